@@ -15,7 +15,7 @@ SHOWN = {
         """,
     "attention_maps": """
         2 image x=column y=row url=url
-        4 point x=depth[0,1] y=value[0,1.05] shape=asking
+        4 point x=depth[0,1] y=value[0,1.1] shape=asking
         2 bars x=depth[0,1] y=value
         """,
     "attention_role": """

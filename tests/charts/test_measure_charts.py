@@ -327,6 +327,18 @@ def test_depths_have_a_bar_for_a_legend() -> None:
     assert [{"fill", "stroke"} & set(legend) for legend in legends] == [{"stroke"}]
 
 
+def test_legends_say_what_their_words_are_of() -> None:
+    """ "low" was the lowest third of the frequencies, "block 1" a block of the CNN: both had to be guessed."""
+    energies = [layer for layer in layers("fourier") if layer.field("strokeDash") == "band"]
+    assert [layer.scale("strokeDash")["domain"] for layer in energies] == [
+        ["constant", "lowest third", "highest third"]
+    ]
+    drawn = {row["band"] for layer in energies for row in layer.rows}
+    assert drawn == {"constant", "lowest third", "highest third"}
+    curves = [layer for layer in layers("head_subsets") if layer.field("color") == "name"]
+    assert [layer.encoding["color"]["title"] for layer in curves] == [[CNN]] * len(curves)
+
+
 def legends_in(part: dict[str, Any]) -> list[dict[str, Any]]:
     inner = [found for mark in part.get("marks", []) for found in legends_in(mark)]
     return [*part.get("legends", []), *inner]

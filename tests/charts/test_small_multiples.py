@@ -115,7 +115,7 @@ def test_a_name_that_is_too_long_for_small_panels_stands_above_them(named: bool)
     styles = [mark["mark"].get("style") for part in inner["concat"] for mark in _marks(part)]
     assert styles.count("reference") == 2 * 4  # "nothing" and this one in each panel
     assert styles.count("reference-label") == 4
-    assert chart_words([inner], [])["dashed: guessing, 1 of 10 classes"] == "점선: 찍기, 클래스 10개 중 1개"
+    assert chart_words([inner], [])["dashed: guessing, 1 of 10 classes"] == "파선: 찍기, 클래스 10개 중 1개"
 
 
 def _marks(part: dict[str, Any]) -> list[dict[str, Any]]:

@@ -206,7 +206,12 @@ def test_the_finding_averages_over_images_and_pads_heads() -> None:
     weights = [torch.randn(64, 1, heads, 4, 4, generator=generator).softmax(-1) for heads in (2, 3)]
     who = anatomy("v", sites)
     looks = {("v", s.name): Look(s, weights=giving(w)) for s, w in zip(sites, weights, strict=True)}
-    finding = measure_tensors(AttentionDistance(), scene(who), looks, 4)
+    finding = measure_tensors(AttentionDistance(), scene(who, anatomy("without", [])), looks, 4)
+    assert (
+        AttentionDistance()
+        .sentence(finding)
+        .endswith("Left out: without (no attention over positions that can be read).")
+    )
     expected = np.mean([brute_force(weights[1][n, 0, 2].double().numpy(), geometry) for n in range(64)])
     assert float(finding.distance[1, 2]) == pytest.approx(expected, rel=1e-5)
     assert float(finding.distance_low[1, 2]) < expected < float(finding.distance_high[1, 2])

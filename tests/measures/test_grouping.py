@@ -10,6 +10,7 @@ from torch import Tensor
 
 from eyechart.errors import DoesNotApply
 from eyechart.intervals import with_intervals
+from eyechart.measures.grouping.chart import means_over_heads
 from eyechart.measures.grouping.measure import Grouping
 from eyechart.measures.grouping.mosaic import grouping, mosaics, sources, without_parameters
 from eyechart.methods.patches import partners
@@ -116,15 +117,21 @@ def test_a_pass_written_out_gives_the_same() -> None:
 
 
 def test_shards_and_the_finding() -> None:
-    measure, subject = Grouping(), load_subject("zoo:vit")
-    whole, in_shards, scene = whole_and_in_shards(measure, [subject])
+    measure, subjects = Grouping(), [load_subject("zoo:vit"), load_subject("zoo:resnet")]
+    whole, in_shards, scene = whole_and_in_shards(measure, subjects)
     for name, value in whole.tensors().items():
         torch.testing.assert_close(value, in_shards.tensors()[name])
     finding = with_intervals(measure, whole, scene)
     assert finding.free.dims == ("site", "way")
     assert isinstance(finding, xarray.Dataset)
     assert float(finding.free.sel(way="by rank").min()) > 0.1  # patches of one picture are alike
+    heads = finding.learned.mean("head")
+    mean = means_over_heads(finding)
+    assert mean.learned.values == pytest.approx(heads.values)
+    assert (mean.learned_low < heads).all()
+    assert (heads < mean.learned_high).all()
     assert "without parameters" in measure.sentence(finding)
+    assert "\nLeft out: zoo:resnet (only in ViTs on patches" in measure.sentence(finding)
 
 
 def test_others_than_vits_on_patches_are_left_out() -> None:

@@ -424,5 +424,5 @@ def test_the_chart_and_the_sentence_are_made_from_the_numbers(labels: np.ndarray
     narrow = Probes(width=4, token_width=3)
     told = narrow.sentence(measure_tensors(narrow, where, looks, 8, labels))
     assert "random projection" in told
-    assert "single tokens of v (6 features, 3 read); pooled readouts of v (6 features, 4 read)" in told
+    assert "single tokens of v (6 features read as 3), pooled readouts of v (6 features read as 4)" in told
     assert isinstance(Probes().view, View)

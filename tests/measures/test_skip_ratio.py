@@ -150,6 +150,14 @@ def test_the_phase_change_of_the_class_token() -> None:
     assert told in SkipRatio().sentence(finding)
 
 
+def test_who_has_no_map_is_told_with_the_reason() -> None:
+    places = [site(f"{at}", "junction", "mlp", block=at, stage=at, depth=at + 0.5) for at in range(2)]
+    looks = {("c", place.name): Look(place, skip=torch.ones(64, 4, 8), branch=torch.ones(64, 4, 8)) for place in places}
+    finding = measure_tensors(SkipRatio(), scene(anatomy("c", places)), looks, 4)
+    assert "\nWithout a map: c (the grid changes on the way" in SkipRatio().sentence(finding)
+    assert "Without a map" not in SkipRatio().sentence(phased_scene(early_cls=8, late_cls=2))
+
+
 @pytest.mark.parametrize("before", [0, 3])
 def test_the_phase_of_a_class_token_that_joins_late_is_over_the_blocks_it_passes(before: int) -> None:
     found = quantities(phased_scene(early_cls=8, late_cls=2, before=before))

@@ -154,13 +154,13 @@ def test_the_order_of_subjects_under_each_reading() -> None:
         "places": {"a": (0.2, 0.19, 0.21), "b": (0.1, 0.09, 0.11)},
         "patches": {"a": (0.0, -0.1, 0.1), "b": (0.3, 0.2, 0.4)},
     }
-    assert same_ranking(readings) == "By CKA the order is a > b; by patches it is b > a."
-    assert same_ranking({"CKA": readings["CKA"], "places": readings["places"]}).endswith("by every other reading, too.")
-    overlapping = {"CKA": {"a": (0.42, 0.2, 0.6), "b": (0.25, 0.1, 0.4)}, "places": readings["places"]}
-    assert same_ranking(overlapping) == (
-        "By CKA the order is a ≈ b; by places it is a > b. Where “≈” stands, intervals do not tell the two next to it "
-        "apart."
+    rule = " “>” stands where the interval of the difference, made of both, lies above 0, “≈” where it does not."
+    assert same_ranking(readings) == "By CKA the order is a > b; by patches it is b > a." + rule
+    assert same_ranking({"CKA": readings["CKA"], "places": readings["places"]}).endswith(
+        "by every other reading, too." + rule
     )
+    overlapping = {"CKA": {"a": (0.42, 0.2, 0.6), "b": (0.25, 0.1, 0.4)}, "places": readings["places"]}
+    assert same_ranking(overlapping) == "By CKA the order is a ≈ b; by places it is a > b." + rule
 
 
 def test_a_last_block_without_places_is_not_spoken_of() -> None:

@@ -142,6 +142,15 @@ def test_every_room_has_its_words(say: Translator) -> None:
             assert not quantity.unit or in_charts(quantity.unit), (measure.name, quantity.unit)
 
 
+def test_dashed_and_dotted_lines_have_two_korean_names() -> None:
+    """In receptive_field a figure has both, and 점선 was the dotted one there and the dashed one in fourteen others."""
+    texts = [(name, english, korean) for name, catalogue in catalogues() for english, korean in catalogue.items()]
+    texts += [(each.name, each.how_to_read, each.how_to_read_ko) for each in measures().values()]
+    for name, english, korean in texts:
+        assert ("점선" in korean) == ("dotted" in english), (name, korean)
+        assert "파선" not in korean or "dashed" in english.lower(), (name, korean)
+
+
 def test_korean_tells_how_to_read_a_figure_as_fully_as_english() -> None:
     """Korean needs about 0.4 of the letters; where it had 0.16 (shift), half of the figure was not explained."""
     shares = {name: len(each.how_to_read_ko) / len(each.how_to_read) for name, each in measures().items()}
@@ -334,8 +343,8 @@ def test_why_accuracy_is_not_reported_is_said_in_korean(images: list[str] | None
     "sentence",
     [
         "Its highest peak, of the 2 units that were looked at, is that of {} (0.36 [0.33, 0.38]).",
-        "On average, heads of zoo:vit have 0.9 [0.8, 0.95] of the entropy of uniform attention in its first block and "
-        "0.7 [0.6, 0.8] in its last; the narrowest is head 3 of {} with 0.5 [0.4, 0.6].",
+        "With patches as queries, heads of zoo:vit have 0.9 [0.8, 0.95] of the entropy of uniform attention in its "
+        "first block, on average, and 0.7 [0.6, 0.8] in its last; the narrowest is head 3 of {} with 0.5 [0.4, 0.6].",
         "In {}, the last with places, of zoo:vit 97 % [53 %, 100 %] of the interior tokens hit their own patch, "
         "61 % [28 %, 100 %] without mean colours, 69 % [50 %, 98 %] when patches are shuffled.",
     ],
@@ -510,7 +519,7 @@ def test_without_javascript_the_chosen_language_is_shown(browser: Browser, korea
 def test_a_number_that_no_fold_moved_says_so_in_korean(say: Translator) -> None:
     english = (
         "zoo:vit: when the picture moves by 16 px, features that move along keep a similarity of 1.00 [the same in all "
-        "folds] (left where they were: 0.571 [± < 0.001])"
+        "folds], mean over its blocks (left where they were: 0.571 [± < 0.001])"
     )
     korean = say(english)
     assert korean is not None

@@ -202,8 +202,8 @@ class AttentionDistance(Measure):
     )
     how_to_read_ko = (
         "점 하나가 어텐션 헤드 하나이고, 높이는 패치와 그 패치가 보는 곳 사이의 평균 거리(픽셀)이다. 처음은 가장 낮은 "
-        "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 다음은 깊이에 따른 모든 헤드이다. 위 점선은 그림 전체를 "
-        "고르게 볼 때, 아래 점선은 자기 자신만 볼 때이다. 초기 블록의 낮은 점은 합성곱처럼 가까이 보는 국소 헤드이다. "
+        "두 블록과 가장 높은 두 블록의 헤드를 정렬한 것, 다음은 깊이에 따른 모든 헤드이다. 위 파선은 그림 전체를 "
+        "고르게 볼 때, 아래 파선은 자기 자신만 볼 때이다. 초기 블록의 낮은 점은 합성곱처럼 가까이 보는 국소 헤드이다. "
         "거리가 멀다고 해서 전역 헤드는 아니다: 늘 같은 구석만 보는 헤드도 거리가 멀다. 덮는 넓이가 이를 가른다(1: "
         "모든 곳, 0: 한곳). 화면에서는 점마다 이 값을 알려 준다. 주장에서는 그림의 절반을 덮고 어텐션의 절반 이상을 "
         "패치에 주는 초기 헤드만 멀리 본다고 친다."
@@ -371,6 +371,7 @@ class AttentionDistance(Measure):
                 "tokens_from": ("site", [tokens_from(scene.anatomy(subject)) for subject, _ in sites]),
                 "head": np.arange(total.distance.shape[1]),
             },
+            attrs={"left_out": " and ".join(name for name in scene.subjects if not attentions(scene.anatomy(name)))},
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
@@ -391,4 +392,6 @@ class AttentionDistance(Measure):
                     f"times, of its last block the nearest {late} times"
                 )
             parts.append(text)
-        return "; ".join(parts) + "."
+        left_out = finding.attrs.get("left_out", "")
+        remark = f"\nLeft out: {left_out} (no attention over positions that can be read)." if left_out else ""
+        return "; ".join(parts) + "." + remark

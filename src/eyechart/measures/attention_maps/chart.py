@@ -25,6 +25,7 @@ TILE, GAP = 84, 6
 PIXELS = 168  # of a tile, twice what the page shows
 SMALL = 64  # pixels a side up to which a picture is a grid of pixels and no photograph
 ROWS, FEWER_ROWS = 4, 3  # pictures in the figure, and where there are more than two subjects; the explorer has all
+ROOM = 0.1  # above the line of uniform attention, for its name: below it are heads
 DARKEST = 0.06  # of a picture where its rollout is least
 OUTLINE = np.array([86, 180, 233])
 
@@ -212,7 +213,7 @@ def entropy_by_depth(finding: xarray.Dataset, subject: str) -> Chart:
     frame["head"] = frame["head"] + 1
     x = theme.depth_axis()
     bottom = bottom_of(finding)
-    scale = alt.Scale(domain=[bottom, 1 + 0.05 * (1 - bottom)], nice=False)
+    scale = alt.Scale(domain=[bottom, 1 + ROOM * (1 - bottom)], nice=False)
     y = alt.Y("value:Q", title="entropy of attention (uniform = 1)", scale=scale)
     colour = alt.value(theme.subject_colour(subject))
     kinds = [kind for kind in ("query patches", "class token") if kind in set(frame["asking"])]

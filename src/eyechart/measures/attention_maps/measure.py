@@ -142,19 +142,20 @@ class AttentionMaps(SampledExperiment):
     how_to_read = (
         "First, for some pictures: the rollout, which shows the parts of the picture that the last block depends on "
         "(bright: most, dark: least), and the attention of one head of a low, a middle and a high block, always the "
-        "head that looks most narrowly there. The query is the class token; without one, the mean over all patches or, "
-        "where attention stays within windows, the patch in the middle (outlined). Each head is drawn from 0 to its "
-        "own largest weight. Next: the entropy of every head over depth, with patches as queries (circles) and with "
-        "the class token (diamonds); 1 is attention spread evenly over all keys, 0 attention to a single one. A map "
-        "shows where a head reads from, not what it reads: values may be small where weights are large."
+        "head that looks most narrowly there from the query drawn. That query is the class token; without one, the "
+        "mean over all patches or, where attention stays within windows, the patch in the middle (outlined). Each head "
+        "is drawn from 0 to its own largest weight. Next: the entropy of every head over depth, with patches as "
+        "queries (circles) and with the class token (diamonds); 1 is attention spread evenly over all keys, 0 "
+        "attention to a single one. A map shows where a head reads from, not what it reads: values may be small where "
+        "weights are large."
     )
     how_to_read_ko = (
-        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이, 어두울수록 "
-        "적게)와 낮은·중간·높은 블록에서 가장 좁게 보는 헤드의 어텐션이다. 쿼리는 클래스 토큰이고, 없으면 "
-        "모든 패치의 평균이나, 어텐션이 창 안에 머무는 곳에서는 가운데 패치(테두리)이다. 헤드마다 0에서 자기의 "
-        "가장 큰 가중치까지 칠한다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 "
-        "토큰이 쿼리일 때). 1은 모든 키를 고르게, 0은 하나만 보는 것이다. 맵은 헤드가 어디에서 읽는지를 보일 뿐 "
-        "무엇을 읽는지는 보이지 않는다. 가중치가 큰 곳에서도 값은 작을 수 있다."
+        "처음은 그림 몇 장에 대해, 마지막 블록이 그림의 어느 곳에 의존하는지(롤아웃; 밝을수록 많이, 어두울수록 적게)와 "
+        "낮은·중간·높은 블록에서 그린 쿼리로 가장 좁게 보는 헤드의 어텐션이다. 그 쿼리는 클래스 토큰이고, 없으면 모든 "
+        "패치의 평균이나, 어텐션이 창 안에 머무는 곳에서는 가운데 패치(테두리)이다. 헤드마다 0에서 자기의 가장 큰 "
+        "가중치까지 칠한다. 다음은 깊이에 따른 모든 헤드의 엔트로피이다(원은 패치가, 마름모는 클래스 토큰이 쿼리일 "
+        "때). 1은 모든 키를 고르게, 0은 하나만 보는 것이다. 맵은 헤드가 어디에서 읽는지를 보일 뿐 무엇을 읽는지는 "
+        "보이지 않는다. 가중치가 큰 곳에서도 값은 작을 수 있다."
     )
     method = (
         "Entropy −Σ A ln A of each row of attention weights, prefix tokens among the keys, averaged over query patches "
@@ -169,19 +170,19 @@ class AttentionMaps(SampledExperiment):
         Quantity(
             "first_attention_entropy",
             summed_up(lambda values: mean_known(values[0])),
-            "mean entropy of the heads of the first attention, uniform = 1",
+            "mean entropy of the heads of the first attention, queries: patches, uniform = 1",
             limits=(0, 1),
         ),
         Quantity(
             "last_attention_entropy",
             summed_up(lambda values: mean_known(values[-1])),
-            "mean entropy of the heads of the last attention, uniform = 1",
+            "mean entropy of the heads of the last attention, queries: patches, uniform = 1",
             limits=(0, 1),
         ),
         Quantity(
             "narrowest_head",
             summed_up(lambda values: float(np.nanmin(values))),
-            "least entropy of any head, uniform = 1",
+            "least entropy of any head, queries: patches, uniform = 1",
             smooth=False,
             limits=(0, 1),
         ),
@@ -292,9 +293,9 @@ class AttentionMaps(SampledExperiment):
             row, head = np.unravel_index(np.nanargmin(values), values.shape)
             name = finding.name.values[site_indices(finding, subject)[row]].removesuffix(" attention")
             parts.append(
-                f"On average, heads of {subject} have {told['first_attention_entropy']} of the entropy of uniform "
-                f"attention in its first block and {told['last_attention_entropy']} in its last; the narrowest is "
-                f"head {head + 1} of {name} with {told['narrowest_head']}"
+                f"With patches as queries, heads of {subject} have {told['first_attention_entropy']} of the entropy of "
+                f"uniform attention in its first block, on average, and {told['last_attention_entropy']} in its last; "
+                f"the narrowest is head {head + 1} of {name} with {told['narrowest_head']}"
             )
         reasons = zip(finding.shown_subject.values.tolist(), finding.no_rollout.values.tolist(), strict=True)
         parts += [f"There is no rollout for {subject}: {reason}" for subject, reason in reasons if reason]

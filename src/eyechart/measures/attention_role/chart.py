@@ -71,7 +71,7 @@ def specific(finding: xarray.Dataset) -> Chart:
     kinds = ["from picture to picture", "from head to head"]
     lines = pd.concat([means.assign(varies=kinds[0]), between.assign(varies=kinds[1])], ignore_index=True)
     x = theme.depth_axis()
-    title = "share of the kernel that varies"
+    title = "share of the pattern that varies"
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domainMin=0, nice=6))
     colour = subject_colours(finding.subject.values)
     dashes = alt.Scale(domain=kinds, range=[[1, 0], [5, 4]])

@@ -95,7 +95,7 @@ class AttentionRole(SampledExperiment):
         "whatever the picture shows. Another picture's: a pattern as sharp as its own, but of the wrong picture. The "
         "accuracy lost with the mean pattern is what attention gains by looking at this picture. First panel: all "
         "attentions at once. Second: how much of each head's pattern changes from picture to picture (1: nothing is "
-        "shared; 0: a fixed kernel), with the mean over heads as a line; dashed, how much it changes from head to "
+        "shared; 0: it is fixed), with the mean over heads as a line; dashed, how much it changes from head to "
         "head. Further panels, where they were measured: one attention at a time, by depth."
     )
     how_to_read_ko = (
@@ -103,7 +103,7 @@ class AttentionRole(SampledExperiment):
         "남는다. 다른 것의 평균: 그림이 무엇이든 헤드와 쿼리마다 평균 무늬를 쓴다. 다른 그림의 것: 자기 것만큼 "
         "날카롭지만 틀린 그림의 무늬이다. 평균 무늬로 잃은 정확도가 어텐션이 이 그림을 보아서 얻은 것이다. 첫 "
         "그림은 모든 어텐션을 한꺼번에 바꾼 것이다. 둘째는 헤드의 무늬가 그림마다 얼마나 바뀌는지이고(1이면 "
-        "공유하는 것이 없고, 0이면 고정된 커널), 선은 헤드 평균, 점선은 헤드마다 얼마나 다른지이다. 그다음 "
+        "공유하는 것이 없고, 0이면 고정된 무늬), 선은 헤드 평균, 파선은 헤드마다 얼마나 다른지이다. 그다음 "
         "그림들은, 쟀다면, 깊이에 따라 어텐션을 하나씩 바꾼 것이다."
     )
     method = (

@@ -47,7 +47,7 @@ def by_frequency(finding: xarray.Dataset) -> Chart:
     tooltip = tooltips_of(finding, "cost", frequency=("frequency / π", ".2f"))
     colour = subject_colours(finding.subject.values)
     lines = theme.curve(table, x, y, colour, *ends_of("cost"), tooltip=tooltip)
-    title = f"by frequency: noise of {unit(finding)} {strength:.2f}"
+    title = f"by frequency: {unit(finding)} {strength:.2f} quarters of the range"
     ends = theme.reference(END / RINGS, "low", axis="x", side="left")
     ends += theme.reference(1 - END / RINGS, "high", axis="x")
     return theme.panel(lines + theme.reference(0, "") + ends, SIZE, title)

@@ -136,15 +136,15 @@ class BandNoise(SampledExperiment):
     how_to_read = (
         "First: how many points of accuracy are lost to noise of one frequency, equally strong at every frequency. Low "
         "frequencies are patches of colour, high ones fine grain: a curve that dips on the left is hurt by coarse "
-        "noise, one that dips on the right by grain. The claim compares the subjects below and above the dashed lines, "
-        "each end by itself. Next: the mean over all frequencies for several strengths of the noise; the first panel "
-        "is read at the strength where all subjects together lose 10 points."
+        "noise, one that dips on the right by grain. The claim compares the subjects below the left dashed line (low) "
+        "and above the right one (high), each end by itself. Next: the mean over all frequencies for several strengths "
+        "of the noise; the first panel is read at the strength where all subjects together lose 10 points."
     )
     how_to_read_ko = (
-        "처음: 어느 주파수에서나 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도(포인트). 낮은 "
-        "주파수는 색 얼룩, 높은 주파수는 고운 알갱이이다. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 깊으면 고운 잡음에 "
-        "약하다. 주장은 두 점선의 왼쪽과 오른쪽에서 대상들을 따로 비교한다. 다음: 여러 세기에서 모든 주파수에 "
-        "걸친 평균. 처음 그림은 모든 대상이 함께 10포인트를 잃는 세기에서 읽는다."
+        "처음: 어느 주파수에서나 세기가 같은 잡음을 한 주파수대에만 더했을 때 떨어지는 정확도(포인트). 낮은 주파수는 "
+        "색 얼룩, 높은 주파수는 고운 알갱이이다. 왼쪽이 깊으면 굵은 잡음에, 오른쪽이 깊으면 고운 잡음에 약하다. 주장은 "
+        "왼쪽 파선보다 낮은 주파수와 오른쪽 파선보다 높은 주파수에서 대상들을 따로 비교한다. 다음: 여러 세기에서 모든 "
+        "주파수에 걸친 평균. 처음 그림은 모든 대상이 함께 10포인트를 잃는 세기에서 읽는다."
     )
     method = (
         "Random signs for every value of the normalised image, cut by FFT to one of ten half-open square rings that "

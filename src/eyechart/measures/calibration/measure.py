@@ -120,7 +120,7 @@ class Calibration(Measure):
     )
     how_to_read_ko = (
         "점 하나는 확신도의 십분의 일 구간이다. 가로는 확신도, 세로는 실제 정답률과 95 % 구간이고 점이 클수록 "
-        "그림이 많다. 구간이 없는 점은 그림이 너무 적은 것이다. 점선에 놓이면 확신도가 정답률과 같고, 아래면 "
+        "그림이 많다. 구간이 없는 점은 그림이 너무 적은 것이다. 파선에 놓이면 확신도가 정답률과 같고, 아래면 "
         "지나치게 확신한다. 다음은 온도 하나를 다른 그림에서 맞추기 전과 후의 보정 오차이며, 짧은 선은 완벽히 보정된 "
         "모델도 우연히 얻는 값이다."
     )
@@ -128,9 +128,8 @@ class Calibration(Measure):
         "Expected calibration error over ten equal-width bins of confidence, and mean confidence minus accuracy "
         "(signed). Temperature scaling divides the logits by the temperature that is best on the other half of the "
         "images, between 1/4 and 4: the minimum of a cubic spline through eight temperatures an octave. The error "
-        "after scaling is counted at the nearest of these, at most 4.4 % off. Acc-90: accuracy above 90 % confidence; "
-        "Freq-90: how often it is that sure; Unc-90: share of the wrong answers that are not that sure. Calibration "
-        "error: bootstrap over folds."
+        "after scaling is counted at the nearest of these, at most 4.4 % off. Freq-90: how often the confidence "
+        "is above 90 %. Calibration error: bootstrap over folds."
     )
     quantities = (
         Quantity(

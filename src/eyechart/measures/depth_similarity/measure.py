@@ -107,15 +107,15 @@ class DepthSimilarity(Measure):
     how_to_read = (
         "Each curve compares two subjects block by block: 1 means that a block arranges these pictures in the same way "
         "in both, 0 that nothing is shared. A curve that falls says that the low layers are what the two have in "
-        "common. A grey dashed curve is a second seed (the ceiling: the most to be expected), a dotted one an "
-        "untrained twin (the floor). Two sizes have a map of all blocks against all, and a curve of each block's best "
-        "match."
+        "common. Where a second seed is among the subjects, it has a grey dashed curve (the ceiling: the most to be "
+        "expected), and where an untrained twin is, that has a dotted one (the floor). Where two sizes of a model are, "
+        "they have a map of all blocks against all, and a curve of each block's best match."
     )
     how_to_read_ko = (
         "곡선 하나는 두 모델을 블록마다 비교한 것이다. 1은 그 블록이 두 모델에서 그림들을 같은 방식으로 배열한다는 "
-        "뜻이고 0은 공통점이 없다는 뜻이다. 내려가는 곡선은 낮은 층이 두 모델의 공통점이라는 뜻이다. 회색 파선은 다른 "
-        "시드(상한: 기대할 수 있는 최대), 점선은 학습하지 않은 쌍둥이(하한)이다. 크기가 다른 두 모델은 모든 블록 "
-        "사이의 맵과 블록마다 가장 비슷한 블록의 곡선으로 보인다."
+        "뜻이고 0은 공통점이 없다는 뜻이다. 내려가는 곡선은 낮은 층이 두 모델의 공통점이라는 뜻이다. 대상에 다른 "
+        "시드가 있으면 회색 파선으로(상한: 기대할 수 있는 최대), 학습하지 않은 쌍둥이가 있으면 점선으로(하한) 그린다. "
+        "크기가 다른 두 모델이 있으면 모든 블록 사이의 맵과 블록마다 가장 비슷한 블록의 곡선으로 보인다."
     )
     method = (
         "Linear minibatch CKA with the unbiased HSIC estimator, as in the section on CKA and from the same Gram "

@@ -155,15 +155,15 @@ class ErrorVsNll(SampledExperiment):
     how_to_read = (
         "Each point is a subject: to the left it fits training images better, further down it errs less on the exam's "
         "pictures. Of two subjects the one below and to the left has the stronger representation; the one below and to "
-        "the right is regularised; the one above and to the left over-fits. Diamonds are the values that the training "
-        "recorded, with drop path and on all of its images. A triangle is a subject whose training images are not "
-        "known: its loss is measured on the exam's pictures."
+        "the right is regularised; the one above and to the left over-fits. Where the training left a record, a "
+        "diamond shows its values, with drop path and on all of its images. Where the training images of a subject are "
+        "not known, its mark is a triangle and its loss is measured on the exam's pictures."
     )
     how_to_read_ko = (
         "점 하나가 모델 하나이다. 왼쪽일수록 학습 그림을 잘 맞추고, 아래일수록 검사의 그림에서 덜 틀린다. 두 모델 "
-        "가운데 왼쪽 아래에 있는 쪽이 표현이 더 강하고, 오른쪽 아래는 정칙화된 것이며, 왼쪽 위는 과적합이다. 마름모는 "
-        "학습 기록에 남은 값(드롭 패스를 쓰며 모든 학습 그림에서)이고, 세모는 학습 그림이 알려지지 않아 손실을 검사의 "
-        "그림에서 잰 모델이다."
+        "가운데 왼쪽 아래에 있는 쪽이 표현이 더 강하고, 오른쪽 아래는 정칙화된 것이며, 왼쪽 위는 과적합이다. 학습 "
+        "기록이 있으면 그 값(드롭 패스를 쓰며 모든 학습 그림에서)을 마름모로 보이고, 학습 그림이 알려지지 않은 모델이 "
+        "있으면 손실을 검사의 그림에서 재어 세모로 보인다."
     )
     method = (
         "Error: share of the exam's pictures named wrong (common crop); it is a test error if they are test pictures. "

@@ -153,20 +153,21 @@ class FeatureVariance(Measure):
     sources = (Source("Park & Kim 2022", "Figures 9, D.1"),)
     how_to_read = (
         "Top: how much the feature map differs from place to place, after every sub-layer. Grey circles follow "
-        "attention, white marks an MLP or a convolution, black a change of grid. First as in the paper; next divided "
-        "by the mean square of the features, because the plain variance also grows when all features grow. The divided "
-        "one also falls when only the mean of the features grows, so both are read. Below: what each sub-layer does to "
-        "either. Below 0 it smooths, as averaging would do; above 0 it sharpens. The paper's claim is about the first "
-        "half of a ViT, left of the dashed line. In Swin, first and last blocks of a stage also differ in the shift of "
-        "their windows."
+        "attention, white marks an MLP or a convolution, black circles a change of grid (sub-sampling). First as in "
+        "the paper; next divided by the mean square of the features, because the plain variance also grows when all "
+        "features grow. The divided one also falls when only the mean of the features grows, so both are read. Below: "
+        "what each sub-layer does to either. Below 0 it smooths, as averaging would do; above 0 it sharpens. The "
+        "paper's claim is about the first half of a ViT's blocks, left of the dashed line (of an odd number of blocks "
+        "the middle one belongs to it). Where windows shift, as in a Swin, first and last blocks of a stage also "
+        "differ in that shift."
     )
     how_to_read_ko = (
-        "위: 각 부분층 뒤에서 특징 맵이 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 "
-        "합성곱 뒤, 검은색은 격자가 바뀐 곳이다. 처음은 논문과 같은 분산이고, 다음은 특징의 제곱평균으로 나눈 "
-        "값이다. 그냥 분산은 특징이 모두 커지기만 해도 커지고, 나눈 값은 특징의 평균만 커져도 내려가므로 둘 다 "
-        "읽는다. 아래: 각 부분층이 그 값을 얼마나 바꾸는지를 보인다. 0보다 낮으면 평균을 내듯 평활하고, 높으면 "
-        "선명하게 한다. 논문의 주장은 ViT의 앞 절반(점선 왼쪽)에 관한 것이다. Swin에서는 단계의 첫 블록과 마지막 "
-        "블록이 창을 옮기는지도 다르다."
+        "위: 각 부분층 뒤에서 특징 맵이 위치마다 얼마나 다른지를 보인다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱 뒤, "
+        "검은 원은 격자가 바뀐 곳(서브샘플링)이다. 처음은 논문과 같은 분산이고, 다음은 특징의 제곱평균으로 나눈 "
+        "값이다. 그냥 분산은 특징이 모두 커지기만 해도 커지고, 나눈 값은 특징의 평균만 커져도 내려가므로 둘 다 읽는다. "
+        "아래: 각 부분층이 그 값을 얼마나 바꾸는지를 보인다. 0보다 낮으면 평균을 내듯 평활하고, 높으면 선명하게 한다. "
+        "논문의 주장은 ViT 블록의 앞 절반(파선 왼쪽; 블록이 홀수이면 가운데 블록도 든다)에 관한 것이다. Swin처럼 창을 "
+        "옮기는 모델이면 단계의 첫 블록과 마지막 블록은 창을 옮기는지도 다르다."
     )
     method = (
         "Unbiased variance over grid positions (prefix tokens dropped), averaged over channels and images, after the "

@@ -198,7 +198,7 @@ class FewShot(Measure):
     how_to_read_ko = (
         "처음은 고정된 특징에 클래스마다 N장으로 선형 분류기를 맞춘 뒤 다른 그림을 물은 정확도이다. 다음은 에피소드로, "
         "K개 클래스만 뽑아 N장씩 보여 주고 새 그림을 평균이 가장 가까운 클래스로 부른다. 예시가 많으면 오르고 클래스가 "
-        "많으면 내려가야 한다. 점선은 같은 색 곡선의 클래스 수에서 찍을 때이다. 클래스가 조밀하면(클래스 안의 거리가 "
+        "많으면 내려가야 한다. 파선은 같은 색 곡선의 클래스 수에서 찍을 때이다. 클래스가 조밀하면(클래스 안의 거리가 "
         "클래스 사이의 거리보다 작으면) 쉽고, 바로 이 클래스들로 학습한 모델에게도 쉽다. 전이를 보려면 다른 클래스의 "
         "그림을 주어야 한다."
     )
@@ -207,7 +207,7 @@ class FewShot(Measure):
         "classifier, the vector that comes out; where that is not one vector (two classifiers, tokens), class tokens "
         "or mean over positions of the last block, of a ViT normalised over channels: where it is so, the sentence "
         "above says it. Linear evaluation: ridge to ±1 targets, features standardised over the "
-        "support, bias feature 100, penalty 2¹⁰. Episodes: nearest mean of the support, features standardised over "
+        "support, bias feature 100, penalty 1,024. Episodes: nearest mean of the support, features standardised over "
         "all images without labels; 32 queries a class, never among the support. 60 seeded draws, the same for all "
         "subjects. Intervals leave out images both as support and as query. How tight classes are is compared "
         "between trained subjects: of two, lead in episode accuracy (mean over the grid) times lead in spread; of "
@@ -315,7 +315,8 @@ class FewShot(Measure):
             measured = row.linear.dropna("shot")
             shown = dict.fromkeys([*measured.shot.values[:1].tolist(), *measured.shot.values[-1:].tolist()])
             said = [
-                f"{in_words(row.sel(shot=shot), 'linear', '.1%')} of the pictures from {shot} of each class"
+                f"{in_words(row.sel(shot=shot), 'linear', '.1%')} of the pictures right with {shot} of each class "
+                "to learn from"
                 for shot in shown
             ]
             parts.append(f"{subject} names {' and '.join(said) or 'nothing: too few images of a class'}")

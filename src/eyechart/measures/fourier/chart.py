@@ -17,7 +17,8 @@ CHANGES = {
     "high_change": ("amplitude of high frequencies", "change of log amplitude"),
 }
 STEPS = {"matrix_change": "attention matrix (mixed − values)", "branch_change": "branch − skip"}
-BANDS = {"constant": [1, 0], "low": [6, 3], "high": [2, 2]}
+BANDS = {"constant": ("constant", [1, 0]), "low": ("lowest third", [6, 3]), "high": ("highest third", [2, 2])}
+"""How a legend calls them, and their dashes. Between both thirds is another, which is not drawn."""
 WIDTH, HEIGHT, CURVES = 400, 240, 8
 
 
@@ -123,11 +124,13 @@ def taken_apart(finding: xarray.Dataset) -> Chart:
 def energies(finding: xarray.Dataset) -> Chart:
     """Mean square of the features by band: absolute, so that a lower mean cannot look like more detail."""
     table = table_of(finding.sel(band=list(BANDS)), "energy")
-    table = table[table["energy"] > 0]
+    table = table[table["energy"] > 0]  # 0: a grid of 4×4 has no frequency in the lowest third
+    table["band"] = table["band"].map({band: words for band, (words, _) in BANDS.items()})
     table["energy_low"] = table["energy_low"].clip(lower=table["energy"] / 100)  # a logarithmic axis has no 0
     y = theme.log_y("energy", [*table["energy_low"], *table["energy_high"]], "mean square in the band")
     legend = theme.strokes(400, title=None, orient="bottom")
-    dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=list(BANDS), range=list(BANDS.values())), legend=legend)
+    words, dashes = zip(*BANDS.values(), strict=True)
+    dash = alt.StrokeDash("band:N", scale=alt.Scale(domain=words, range=dashes), legend=legend)
     colour = subject_colours(finding.subject.values)
     x = theme.depth_axis()
     line = alt.Chart(table).mark_line(strokeWidth=1.5, tooltip=None).encode(x, y, colour, dash, detail="stage:N")

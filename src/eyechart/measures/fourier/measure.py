@@ -187,28 +187,32 @@ class Fourier(SampledExperiment):
     sources = (Source("Park & Kim 2022", "Figures 2a, 8, D.2"), Source("Wang et al. 2022", "attention as a low-pass"))
     how_to_read = (
         "First, one curve for each depth: how much weaker each frequency of the feature map is than its mean. Then the "
-        "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, black a "
-        "change of grid. A cross beside a black mark is what merely keeping every second position would give; only the "
-        "difference is due to the block. The next two panels show what a sub-layer does (below 0: it smooths) to the "
-        "highest frequency against the mean, and to the amplitude of high frequencies itself: where the first falls "
-        "and the second rises, only the mean has grown. The last panels show its parts (the attention matrix alone, "
-        "and what the branch adds) and absolute energies."
+        "highest frequency over depth: grey circles follow attention, white marks an MLP or a convolution, black "
+        "circles a change of grid (sub-sampling). A cross beside one is what merely keeping every second position "
+        "would give; only the difference is due to the block. The next two panels show what a sub-layer does (below 0: "
+        "it smooths) to the highest frequency against the mean, and to the amplitude of high frequencies itself: where "
+        "the first falls and the second rises, only the mean has grown. The next panel shows its parts (the attention "
+        "matrix alone, and what the branch adds). Last, the mean square of the features at frequency 0 (constant), in "
+        "the lowest third of the frequencies and in the highest; the third between them is not drawn. A grid of few "
+        "cells, 4×4 for one, has no frequency in the lowest third, so that its curve ends there."
     )
     how_to_read_ko = (
         "첫 곡선들은 깊이마다 특징 맵의 각 주파수가 평균(주파수 0)보다 얼마나 약한지를 보인다. 다음은 깊이에 따른 최고 "
-        "주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 검은색은 격자가 바뀐 곳이고, 검은 표시 곁의 십자는 "
-        "단순히 두 칸마다 골랐을 때의 값이며 그 차이만이 블록이 한 일이다. 다음 두 그림은 부분층이 평균 대비 최고 "
-        "주파수와 고주파의 절대 진폭을 어떻게 바꾸는지 보인다(0보다 낮으면 평활). 앞의 것이 내려가고 뒤의 것이 "
-        "올라가면 평균이 커진 것뿐이다. 마지막 그림들은 그 부분(어텐션 행렬만, 가지가 더하는 것)과 절대 에너지를 "
-        "보인다."
+        "주파수이다. 회색 원은 어텐션, 흰 표시는 MLP나 합성곱, 검은 원은 격자가 바뀐 곳(서브샘플링)이고, 그 곁의 "
+        "십자는 단순히 두 칸마다 골랐을 때의 값이며 그 차이만이 블록이 한 일이다. 다음 두 그림은 부분층이 평균 대비 "
+        "최고 주파수와 고주파의 절대 진폭을 어떻게 바꾸는지 보인다(0보다 낮으면 평활). 앞의 것이 내려가고 뒤의 것이 "
+        "올라가면 평균이 커진 것뿐이다. 다음 그림은 그 부분(어텐션 행렬만, 가지가 더하는 것)을 보인다. 마지막은 특징의 "
+        "제곱평균을 주파수 0(상수), 주파수의 가장 낮은 3분의 1, 가장 높은 3분의 1에서 보인 것이며, 그 사이의 3분의 1은 "
+        "그리지 않는다. 칸이 적은 격자(4×4 등)에는 가장 낮은 3분의 1에 드는 주파수가 없어 그 곡선은 거기에서 끝난다."
     )
     method = (
         "2-D Fourier transform of every channel (prefix tokens dropped), half log of the power averaged over channels "
         "and images, along the half diagonal to its true end, minus the value at frequency 0; the option average=paper "
         "takes Park & Kim's mean of logs, which reads white noise 0.35 too high away from 0 and Nyquist. A change is "
         "after minus before, on one grid, and is clear where its whole interval lies on one side of 0; a block with a "
-        "single residual addition is read at its output. Bands split the mean square of the features by the larger of "
-        "both frequencies. A claim holds where mean and median over sub-layers agree on both scales."
+        "single residual addition is read at its output. The bands, 0 and thirds of (0, π], split the mean square of "
+        "the features by the larger of both frequencies. A claim holds where mean and median over sub-layers agree on "
+        "both scales."
     )
     quantities = tuple(
         Quantity(name, compute, words, unit="log", if_unmoved=known_to(within_rounding, compute))

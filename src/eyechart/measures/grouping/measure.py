@@ -107,8 +107,8 @@ class Grouping(SampledExperiment):
     how_to_read_ko = (
         "그림마다 다른 그림과 패치 단위로 무작위로 섞는다. 1은 자기 그림의 패치만 보거나, 그 하나하나를 다른 그림의 "
         "어느 패치보다 더 보는 것이고, 0은 두 그림을 똑같이 보는 것이다: 고른 어텐션이나 자리만 따르는 어텐션이 "
-        "그렇다. 점은 헤드이고 선은 헤드의 평균이다. 점선은 파라미터 없는 어텐션, 곧 블록에 들어오는 토큰의 단순한 "
-        "유사도이다. 선이 점선보다 높으면 학습된 쿼리와 키가 유사도만으로 묶는 것보다 잘 묶는다. 점선보다 훨씬 낮은 "
+        "그렇다. 점은 헤드이고 선은 헤드의 평균이다. 파선은 파라미터 없는 어텐션, 곧 블록에 들어오는 토큰의 단순한 "
+        "유사도이다. 선이 파선보다 높으면 학습된 쿼리와 키가 유사도만으로 묶는 것보다 잘 묶는다. 파선보다 훨씬 낮은 "
         "헤드는 다른 것을 찾는다. 질량은 소프트맥스가 날카로울수록 커지지만, 첫 그림의 순위는 그렇지 않다."
     )
     method = (
@@ -210,7 +210,10 @@ class Grouping(SampledExperiment):
                 "free": (("site", "way"), means(total.free), limits),
             },
             coords={**site_coordinates(scene, sites), "head": np.arange(total.learned.shape[1]), "way": list(WAYS)},
-            attrs={"images": int(total.images)},
+            attrs={
+                "images": int(total.images),
+                "left_out": " and ".join(name for name in scene.subjects if not patch_attentions(scene.anatomy(name))),
+            },
         )
 
     # --- the report ---------------------------------------------------------------------------------------------
@@ -228,7 +231,9 @@ class Grouping(SampledExperiment):
                 f"learned attention, mean over heads, and by {free} without parameters; its best head by "
                 f"{in_words(best, 'learned', '.2f')}"
             )
-        return ". ".join(parts) + "."
+        left_out = finding.attrs.get("left_out", "")
+        why = "only in ViTs on patches can these be exchanged one by one"
+        return ". ".join(parts) + "." + (f"\nLeft out: {left_out} ({why})." if left_out else "")
 
 
 def means(sums: Tensor) -> np.ndarray:

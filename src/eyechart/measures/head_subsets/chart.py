@@ -11,9 +11,12 @@ import xarray
 from eyechart.charts import theme
 from eyechart.charts.tables import interval_tooltips, table_of, tooltips
 from eyechart.charts.theme import Chart
+from eyechart.charts.whole_names import in_lines
 from eyechart.charts.wrapping import in_one_if_it_fits
 from eyechart.measures.head_subsets.measure import curves_of
 from eyechart.reading_estimates import site_indices
+
+IN_LEGEND = 24  # letters in a line of its title: whose layers it names
 
 
 def draw(finding: xarray.Dataset) -> Chart:
@@ -52,7 +55,7 @@ def panel(finding: xarray.Dataset, subject: str, cnn: str) -> Chart:
         table,
         x=alt.X("distance:Q", title="mean distance of the head group (px)", scale=alt.Scale(domain=ends, nice=False)),
         y=alt.Y("cka:Q", title="CKA"),
-        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=None),
+        color=alt.Color("name:N", scale=theme.ordered_scale(labels), sort=None, title=in_lines(cnn, IN_LEGEND)),
         low="cka_low",
         high="cka_high",
         tooltip=tooltips(name=cnn, group_heads="heads", distance=("distance (px)", ".1f"))

@@ -133,7 +133,7 @@ class HeadSubsets(Measure):
         "점 하나는 첫 어텐션의 헤드 무리이다. 왼쪽은 가장 가까이 보는 헤드들, 오른쪽은 가장 멀리 보는 헤드들이고, "
         "높이는 그 무리가 CNN의 낮은 층과 얼마나 닮았는지(CKA)이다. 곡선 하나가 CNN의 층 하나이며, 가장 낮은 "
         "것부터이다. 오른쪽으로 갈수록 내려가면, 가까이 보는 헤드는 낮은 합성곱처럼 일하고 멀리 보는 헤드는 다른 일을 "
-        "한다는 뜻이다. 점선은 그림 전체를 고르게 볼 때이다. 이웃한 무리는 헤드를 공유한다."
+        "한다는 뜻이다. 파선은 그림 전체를 고르게 볼 때이다. 이웃한 무리는 헤드를 공유한다."
     )
     method = (
         "Heads of the first attention (option blocks: of the first few, pooled) are sorted by attention distance; a "
@@ -265,9 +265,9 @@ class HeadSubsets(Measure):
             groups, low = np.flatnonzero(finding.group_subject.values == subject), site_indices(finding, cnn)[0]
             near, far = (finding.isel(group=groups[at], site=low) for at in (0, -1))
             parts.append(
-                f"the heads of {subject} that look nearest ({in_words(near, 'distance', '.1f')} px) have a CKA of "
-                f"{in_words(near, 'cka', '.2f')} with the lowest layer of {cnn}, those that look farthest "
-                f"({in_words(far, 'distance', '.1f')} px) {in_words(far, 'cka', '.2f')}"
+                f"the group of heads of {subject} that looks nearest ({in_words(near, 'distance', '.1f')} px, their "
+                f"mean) has a CKA of {in_words(near, 'cka', '.2f')} with the lowest layer of {cnn}, the one that looks "
+                f"farthest ({in_words(far, 'distance', '.1f')} px) {in_words(far, 'cka', '.2f')}"
             )
         said = "; ".join(parts)
         return said[0].upper() + said[1:] + "."

@@ -31,7 +31,7 @@ def draw(finding: xarray.Dataset) -> Chart:
             shown = min(at.sizes["filter"], int(at.filters))
             words = f"the {shown} largest of its {int(at.filters)} filters"
             raw = picture(at.filter_tile.values[:shown, :, : size[0], : size[1]], subject, words, "filter")
-            tiles = theme.panels([raw, tiles], columns=1, shared=())
+            tiles = theme.panels([tiles, raw], columns=1, shared=())  # the components beside their curve
         both = [frequencies(at, subject, count, top), variance(at, subject, count)]
         curves = theme.panels(both, columns=1, shared=())
         rows += [theme.of_subject(tiles, subject), theme.of_subject(curves, subject)]

@@ -126,7 +126,7 @@ class PatchFilters(Experiment):
     how_to_read = (
         "Each tile is a principal component of the filters that read the pixels, the strongest at the upper left, its "
         "colours stretched to the full range. Plain colours, slopes and broad stripes are a smooth basis, as a cosine "
-        "transform has; speckles are what filters begin with. Of a convolution the filters themselves are shown too. "
+        "transform has; speckles are what filters begin with. Of a convolution the filters themselves are shown below. "
         "Next, the mean frequency of each component (1: stripes one pixel wide) beside the band where 95 % of "
         "random components lie; the seven strongest lie left of the upright line: they must have low frequencies by "
         "themselves if the leading components are a low-frequency basis. Below, the share of the filters' variance "
@@ -134,10 +134,10 @@ class PatchFilters(Experiment):
     )
     how_to_read_ko = (
         "타일 하나는 픽셀을 읽는 필터들의 주성분이며 가장 강한 것이 왼쪽 위이다(색은 범위 전체로 늘렸다). 민무늬, "
-        "완만한 기울기, 넓은 줄무늬는 코사인 변환 같은 매끄러운 기저이고, 얼룩은 학습 전의 필터이다. 합성곱은 필터 "
-        "자체도 보인다. 다음은 주성분의 평균 주파수(1은 한 픽셀 줄무늬)와 무작위 주성분의 95 %가 놓이는 띠이다. 세로선 "
-        "왼쪽이 가장 강한 일곱이며, 선두 주성분이 저주파 기저라면 이 일곱의 주파수도 그 자체로 낮아야 한다. 아래는 "
-        "주성분들이 함께 지닌 분산의 몫(점선은 무작위 필터)이다."
+        "완만한 기울기, 넓은 줄무늬는 코사인 변환 같은 매끄러운 기저이고, 얼룩은 학습 전의 필터이다. 합성곱은 그 "
+        "아래에 필터 자체도 보인다. 다음은 주성분의 평균 주파수(1은 한 픽셀 줄무늬)와 무작위 주성분의 95 %가 놓이는 "
+        "띠이다. 세로선 왼쪽이 가장 강한 일곱이며, 선두 주성분이 저주파 기저라면 이 일곱의 주파수도 그 자체로 낮아야 "
+        "한다. 아래는 주성분들이 함께 지닌 분산의 몫(파선은 무작위 필터)이다."
     )
     method = (
         "Singular values of the filters as they are applied (standardised kernels standardised), mean filter removed. "

@@ -87,7 +87,7 @@ class Probes(Measure):
         "블록마다 선형 프로브가 학습에 쓰지 않은 그림을 맞힌 비율이다. 처음은 토큰(CNN은 위치) 하나하나에 따로 학습한 "
         "프로브의 평균으로, 모든 자리에서 클래스를 읽을 수 있으면 높다. 다음은 클래스 토큰, 패치 토큰의 평균(클래스 "
         "토큰 포함/제외), 첫 패치 토큰의 프로브이다. 클래스 토큰과 평균이 갈라지는 깊이는 그 차이가 최댓값의 절반에 "
-        "이르는 곳이다. 아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 점선은 가장 흔한 클래스만 답할 때의 "
+        "이르는 곳이다. 아래는 토큰마다의 정확도를 그림 속 위치에 그린 것이다. 파선은 가장 흔한 클래스만 답할 때의 "
         "정확도이다."
     )
     method = (
@@ -250,7 +250,8 @@ class Probes(Measure):
                 for readout, words in said.items()
                 if np.isfinite(last.accuracy.sel(readout=readout))
             ]
-            parts.append(f"after the last block of {subject} a probe names {', '.join(numbers)}")
+            said_of = ", ".join(numbers).replace(" from ", " of the pictures right from ", 1)
+            parts.append(f"after the last block of {subject} a probe names {said_of}")
         said_all = "; ".join(parts)
         remarks = [f"The commonest class alone is {float(finding.chance[0]):.1%}.", *through_a_projection(finding)]
         return "\n".join([f"{said_all[0].upper()}{said_all[1:]}.", *remarks])

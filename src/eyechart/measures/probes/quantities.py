@@ -246,8 +246,8 @@ def through_a_projection(finding: xarray.Dataset) -> list[str]:
                 where = (
                     "" if projected.any(1).all() else f" at {int(projected.any(1).sum())} of {len(projected)} blocks"
                 )
-                phrases.append(f"{words} of {subject}{where} ({span} features, {read[:, columns].max()} read)")
+                phrases.append(f"{words} of {subject}{where} ({span} features read as {read[:, columns].max()})")
     if not phrases:
         return []
     how = "a fixed random projection, which can cost a probe several points"
-    return [f"Read through {how}: {'; '.join(phrases)}."]
+    return [f"Read through {how}: {', '.join(phrases)}."]

@@ -103,7 +103,7 @@ class ReceptiveField(SampledExperiment):
         "안의 비율이다. 짧은 선은 자기 칸만 볼 때의 반지름이며, 그보다 위는 칸 바깥에서 온다. 논문에서는 ViT의 "
         "낮은 층도 이미 멀리 보고, ResNet의 시야는 차츰 넓어지며, ViT의 시야는 중간에서 뛴다. CNN의 칸은 초기 "
         "블록에서 ViT의 패치보다 작고 후기에는 커서, 그것만으로 테두리 안의 비율이 달라진다. 점선은 모두에게 같은 "
-        "원(그림의 1/64) 안의 비율이고, 주장은 마지막 3분의 1 블록에서 이것으로 판정한다."
+        "원반(그림의 1/64) 안의 비율이고, 주장은 마지막 3분의 1 블록에서 이것으로 판정한다."
     )
     method = (
         "Gradient of the feature vector at row h/2, column w/2 (rounded down: an even grid has no centre) with respect "

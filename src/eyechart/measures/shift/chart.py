@@ -16,7 +16,7 @@ from eyechart.charts.theme import Chart
 from eyechart.quantity import subjects_in
 
 WIDTH, HEIGHT = 400, 250
-ALONG, STAYED = "the map moves along", "the map stays"
+ALONG, STAYED = "the map moved along, if it can follow", "the map left in place"
 LEGEND: dict[str, Any] = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 240}
 
 

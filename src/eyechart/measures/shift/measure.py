@@ -115,7 +115,7 @@ class Shift(SampledExperiment):
     )
     how_to_read_ko = (
         "그림을 몇 픽셀 옮긴다. 위: 블록마다 특징이 얼마나 함께 움직이는가. 1이면 자리만 다른 같은 "
-        "특징이고(등변), 0이면 무관하다. 처음은 가장 성긴 격자의 한 칸(ViT의 패치)만큼 옮긴다. 점선은 맵을 "
+        "특징이고(등변), 0이면 무관하다. 처음은 가장 성긴 격자의 한 칸(ViT의 패치)만큼 옮긴다. 파선은 맵을 "
         "제자리에 두고 비교한 것이며, 두 선의 차이가 함께 움직여서 설명되는 몫이다. 다음은 한 픽셀만큼 옮긴다. "
         "속이 빈 점은 칸이 한 픽셀보다 커서 따라갈 수 없어 그대로 비교한 맵이다. 아래: 답이 얼마나 바뀌는지와 "
         "첫째 답이 얼마나 자주 그대로인지이며, 고리는 대상마다 자기 패치의 크기이다. 합성곱은 패딩과 "
@@ -132,19 +132,19 @@ class Shift(SampledExperiment):
         Quantity(
             "patch_equivariance",
             of_features("similarity", PATCH),
-            "similarity of features that move along with a shift of one patch",
+            "similarity of features that move along with a shift of one patch, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
             "patch_unmoved",
             of_features("unmoved", PATCH),
-            "similarity after a shift of one patch, with the map left where it was",
+            "similarity after a shift of one patch, with the map left where it was, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
             "pixel_equivariance",
             of_features("similarity", PIXEL),
-            "similarity of features after a shift of one pixel",
+            "similarity of features after a shift of one pixel, mean over blocks",
             limits=(None, 1),
         ),
         Quantity(
@@ -170,7 +170,7 @@ class Shift(SampledExperiment):
             "patch_equivariance_above_cnn",
             minus_cnn(of_features("similarity", PATCH)),
             "similarity of features that move along with one cell of their own grid (a ViT's patch, a CNN's last "
-            "stride), ViT minus CNN",
+            "stride), mean over blocks, ViT minus CNN",
         ),
         Quantity(
             "pixel_variation_above_cnn",
@@ -321,9 +321,9 @@ class Shift(SampledExperiment):
             if (subject,) in moved:
                 patch = int(finding.patch.values[at])
                 text = (
-                    f"{subject}: when the picture moves by {patch} px, features that move along keep a "
-                    f"similarity of {quantity_in_words(finding, 'patch_equivariance', '.2f', subject)} (left where "
-                    f"they were: {quantity_in_words(finding, 'patch_unmoved', '.2f', subject)})"
+                    f"{subject}: when the picture moves by {patch} px, features that move along keep a similarity "
+                    f"of {quantity_in_words(finding, 'patch_equivariance', '.2f', subject)}, mean over its blocks "
+                    f"(left where they were: {quantity_in_words(finding, 'patch_unmoved', '.2f', subject)})"
                 )
             if np.isfinite(changed[subject,]):
                 share = quantity_in_words(finding, "pixel_variation", ".1%", subject)

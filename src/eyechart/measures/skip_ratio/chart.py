@@ -11,6 +11,7 @@ from eyechart.charts import theme
 from eyechart.charts.heatmap import heatmap
 from eyechart.charts.tables import ends_of, interval_tooltips, subject_colours, table_of, tooltips, value_table
 from eyechart.charts.theme import Chart
+from eyechart.measures.skip_ratio.measure import has_one_grid
 from eyechart.quantity import subjects_in
 from eyechart.reading_estimates import site_indices
 
@@ -104,8 +105,3 @@ def token_title(prefix: int, cls: int) -> str:
     if cls == 0:
         return "token (class token first, then the grid row by row)" if prefix == 1 else CLASS_AND_OTHERS
     return "token (prefix tokens, then the grid row by row)"
-
-
-def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
-    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
-    return len(set(finding.stage.values[site_indices(finding, subject)])) == 1

@@ -70,6 +70,11 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return np.where(count > 0, np.where(chosen, values, 0).sum(1) / np.maximum(count, 1), np.nan)
 
 
+def has_one_grid(finding: xarray.Dataset, subject: str) -> bool:
+    """Whether a token is the same place at every junction, so that a column of the heat-map means something."""
+    return len(set(finding.stage.values[site_indices(finding, subject)])) == 1
+
+
 @dataclass(frozen=True)
 class SkipRatio(Measure):
     name = "skip_ratio"
@@ -234,7 +239,9 @@ class SkipRatio(Measure):
                 text += self.of_class_token(finding, subject)
             parts.append(text)
         said = "; ".join(parts)
-        return said[0].upper() + said[1:] + "."
+        no_map = " and ".join(subject for subject in subjects_in(finding) if not has_one_grid(finding, subject))
+        why = "the grid changes on the way, so that a column would not be one place"
+        return said[0].upper() + said[1:] + "." + (f"\nWithout a map: {no_map} ({why})." if no_map else "")
 
     @staticmethod
     def of_class_token(finding: xarray.Dataset, subject: str) -> str:

@@ -354,7 +354,7 @@ def same_ranking(readings: Mapping[str, Mapping[str, Ends]]) -> str:
     first, *others = orders
     phrases = [f"by {name} it is {orders[name]}" for name in others if orders[name] != orders[first]]
     told = f"By {first} the order is {orders[first]}; {'; '.join(phrases) or 'by every other reading, too'}."
-    return f"{told} Where “≈” stands, intervals do not tell the two next to it apart." if "≈" in told else told
+    return f"{told} “>” stands where the interval of the difference, made of both, lies above 0, “≈” where it does not."
 
 
 def in_order(values: Mapping[str, Ends]) -> str:
