@@ -302,9 +302,29 @@
   const lengthenBars = (part) => {
     if (part.concat && part.resolve?.scale?.color !== "shared") return part.concat.forEach(lengthenBars);
     const panels = panelsOf(part), length = Math.floor(Math.min(220, ...panels.map(({ width }) => width ?? 220)));
-    panels.flatMap(unitsOf).map(({ encoding }) => encoding?.color?.legend).forEach((bar) => {
-      if (bar?.gradientLength) bar.gradientLength = Math.max(bar.gradientLength, length);
+    panels.flatMap(unitsOf).forEach(({ encoding }) => {
+      const { legend: bar, scale } = encoding?.color ?? {};
+      if (!bar?.gradientLength) return;
+      bar.gradientLength = Math.max(bar.gradientLength, length);
+      if (bar.values && Array.isArray(scale?.domain)) bar.values = evenly(bar, scale.domain);
     });
+  };
+
+  // Vega pushes the number of an end of a lying bar inwards: even marks seemed uneven, and two of them nearly touched. There
+  // are fewer then, so that between any two there is about the same room.
+  const evenly = ({ values, format = "", labelExpr = "", gradientLength }, domain) => {
+    const [, digits, kind] = /\.(\d)([f%])/.exec(format) ?? [], [, names, of] = /^(\[.*?\])\[indexof\((\[.*?\])/.exec(labelExpr) ?? [];
+    const words = (value) => (names ? JSON.parse(names)[JSON.parse(of).indexOf(value)] ?? "" : digits ? `${(kind === "%" ? 100 * value : value).toFixed(digits)}${kind === "%" ? " %" : ""}` : `${value}`);
+    const low = domain[0], high = domain.at(-1), isEnd = (value) => Math.min(value - low, high - value) < 1e-9 * (high - low);
+    for (let left = values; ; left = left.length % 2 || !isEnd(left.at(-1)) ? left.filter((_, at) => at % 2 === 0) : [left[0], left.at(-1)]) {
+      const spans = left.map((value) => {
+        const wide = widthIn(words(value), LABEL), middle = (gradientLength * (value - low)) / (high - low);
+        const from = !isEnd(value) ? middle - wide / 2 : middle < wide ? 0 : gradientLength - wide;
+        return [from, from + wide];
+      });
+      const gaps = spans.slice(1).map(([from], at) => from - spans[at][1]);
+      if (left.length <= 2 || Math.min(...gaps) >= Math.max(8, 0.6 * Math.max(...gaps))) return left;
+    }
   };
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
