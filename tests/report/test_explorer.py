@@ -344,6 +344,10 @@ def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, ht
     assert "Of zoo:vit-2, the patch in row 3, column 7 looks most at" in browser.ask(
         "document.querySelector('#explorer [data-part=other-said]').textContent"
     )
+    own = "['said', 'heads-of'].map((name) => document.querySelector(`#explorer [data-part=${name}]`).textContent)"
+    said, heads = browser.ask(own)  # between the maps of two, which of them was not said
+    assert said.startswith("Of zoo:vit, the patch in row 3, column 7 looks most at")
+    assert heads.endswith(" of zoo:vit")
     shown = "document.querySelector('#explorer [data-show=%s]').click()"
     words = "document.querySelector('#explorer [data-part=other-said]').textContent"
     browser.ask(shown % "mean")
@@ -355,6 +359,7 @@ def test_two_subjects_are_asked_the_same(browser: Browser, run: SyntheticRun, ht
     browser.ask("document.querySelector('#explorer [data-part=besides] label input').click()")
     assert browser.wait_for("document.getElementById('explorer').dataset.beside === ''")
     assert browser.ask("document.querySelector('#explorer [data-part=beside-figure]').hidden")
+    assert not any("zoo:vit" in words for words in browser.ask(own))
     assert browser.complaints == []
 
 
@@ -402,5 +407,8 @@ def test_it_fits_a_phone(browser: Browser, run: SyntheticRun, html: str) -> None
     )
     first, second = browser.ask(tops)
     assert first == second  # side by side
+    box = "document.querySelector('#explorer [data-part=%s]').getBoundingClientRect()"
+    assert browser.ask(f"{box % 'said'}.bottom <= {box % 'other-map'}.top")  # it speaks of the first
+    assert browser.ask(f"{box % 'other-scale'}.top - {box % 'other-map'}.bottom") < 20  # 45, beside many words
     browser.click(*place(browser, "picture", 0, 7))
     assert check_colours(browser, run.findings["attention_maps"])["query"] == 2 + 7

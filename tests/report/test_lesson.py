@@ -29,13 +29,13 @@ WORDS = {
     "en": (
         "zoo:vit, likeness of pixels, nothing learned",
         "zoo:vit, block 9, likeness of its token to each patch",
-        "The final token of row 2, column 4 is most like the patch in row 3, column 4: CKA 0.50.",
+        "Of zoo:vit, the final token of row 2, column 4 is most like the patch in row 3, column 4: CKA 0.50.",
         "zoo:vit, block 5, what its middle answers to",
     ),
     "ko": (
         "zoo:vit, 픽셀의 닮음, 학습된 것 없음",
         "zoo:vit, 블록 9, 토큰과 각 패치의 닮음",
-        "2행 4열의 마지막 토큰과 가장 닮은 패치: 3행 4열, CKA 0.50.",
+        "zoo:vit: 2행 4열의 마지막 토큰과 가장 닮은 패치: 3행 4열, CKA 0.50.",
         "zoo:vit, 블록 5, 가운데가 반응하는 곳",
     ),
 }
@@ -65,7 +65,9 @@ def test_a_map_is_called_what_it_is(
     what, said = show("pixels")
     assert what == pixels
     assert said.startswith(
-        "By pixels alone the patch in row 3, column 7 looks most at row" if language == "en" else "픽셀만으로"
+        "Of zoo:vit, by pixels alone the patch in row 3, column 7 looks most at row"
+        if language == "en"
+        else "zoo:vit: 픽셀만으로"
     )
     assert browser.page.is_disabled("#explorer [data-part=tokens] button")  # no pixels, no likeness
     assert show("place") == (final, token)

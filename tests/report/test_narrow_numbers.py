@@ -42,10 +42,18 @@ def test_a_dot_stays_with_its_name_where_number_and_unit_leave_little_room(
 def test_long_numbers_stand_below_their_name(browser: Browser, tmp_path: Path) -> None:
     """A name of 13 letters beside "−0.00084 [−0.00132, −0.00036]" made the table wider than the phone."""
     run = synthetic_run(tmp_path)
-    number = (-0.00084, -0.00132, -0.00036, "")
-    rows = [("contrast", subject, *number) for subject in ("zoo:vit", "zoo:resnet", "zoo:vit | zoo:resnet")]
+    rows = [
+        ("contrast", "zoo:vit | zoo:resnet", -0.00084, -0.00132, -0.00036, ""),
+        ("change", "zoo:vit", 0.0576, 0.0533, 0.0619, "log"),
+        ("change", "zoo:resnet", -0.0576, -0.0619, -0.0533, "log"),
+    ]
     run.findings["cka"] = with_quantities(run.findings["cka"], rows)
     browser.open(page.write_report(as_run(run)))
     browser.ask("document.querySelectorAll('#measure-cka details').forEach((fold) => { fold.open = true; })")
     table = "document.querySelector('#measure-cka .wide')"
     assert browser.ask(f"{table}.scrollWidth <= {table}.clientWidth")
+    cells = "[...row.cells].slice(1).map((cell) => cell.getBoundingClientRect())"
+    cells = f"[...document.querySelectorAll('#measure-cka .quantities tbody tr')].slice(1).map((row) => {cells})"
+    for name, value, interval in browser.ask(cells):  # one of a quantity as the other: "log" was alone below its number
+        assert name["bottom"] <= value["top"] == interval["top"]
+        assert value["height"] < 36

@@ -158,7 +158,7 @@ def test_rows_of_five_become_as_many_as_there_is_room_for(browser: Browser, tmp_
 
 
 def of_cells(_: xr.Dataset) -> Any:
-    cells = [{"x": f"a{x}", "y": f"b{y}", "value": x * y} for x in range(37) for y in range(20)]
+    cells = [{"x": f"a{x}", "y": f"b{y}", "value": x * y / 342 - 1} for x in range(37) for y in range(20)]
     return theme.panels([heatmap(pd.DataFrame(cells), x="x", y="y", value="value", size=(370, 200))] * 2, columns=2)
 
 
@@ -172,12 +172,27 @@ CELLS_OF = """(() => {
 })()"""
 
 
+GAPS_OF_BARS = """(() => {
+  const bars = [], look = (group) => group.items.forEach((mark) => {
+    const words = mark.role === 'legend-label' ? mark.items.map(({ bounds }) => bounds) : [];
+    if (words.length) bars.push(words.slice(1).map(({ x1 }, at) => x1 - words[at].x2));
+    if (mark.marktype === 'group') mark.items.forEach(look);
+  });
+  window.eyechart.views.get(%s).view.scenegraph().root.items.forEach(look);
+  return bars;
+})()"""
+
+
 @pytest.mark.parametrize("browser", [PHONE], indirect=True)
 def test_cells_of_a_narrow_map_leave_no_seams(browser: Browser, tmp_path: Path) -> None:
-    """Cells of 4.3 pixels end between two, and the paper showed through: each reaches into the next."""
+    """Cells of 4.3 pixels end between two, and the paper showed through: each reaches into the next. And numbers of the
+    bar of colours stand at even distances, as what they mark: the first is pushed inwards."""
     figure = drawn(browser, tmp_path, of_cells)
     panels, cells = browser.ask(PANELS_OF % figure)[0], browser.ask(CELLS_OF % figure)
     assert max(panels) < 370
+    bars = browser.ask(GAPS_OF_BARS % figure)
+    assert bars
+    assert all(min(gaps) >= 0.5 * max(gaps) and min(gaps) > 6 for gaps in bars)
     assert len(cells) == 2 * 37 * 20
     assert min(width for width, _ in cells) > min(panels) / 37 + 0.5
     assert min(height for _, height in cells) > 0.5 + min(panels) / 370 * 200 / 20

@@ -17,7 +17,7 @@ from eyechart.measures import find_measure
 from tests.charts.findings import finding_of
 
 from .browser import Browser
-from .one_figure import PLACES, drawn
+from .one_figure import PANELS_OF, PLACES, drawn
 from .test_layout import DESK
 
 
@@ -60,9 +60,10 @@ def test_the_fourth_of_four_subjects_does_not_stand_alone(browser: Browser, tmp_
 
 
 def four_curves_above_wide_maps(_: xr.Dataset) -> Any:
-    """As in `skip_ratio`: no way of drawing the curves alone makes room for the maps."""
-    cells = pd.DataFrame({"x": list("abab"), "y": list("ccdd"), "value": [0.1, 0.2, 0.3, 0.4]})
-    maps = theme.panels([heatmap(cells, x="x", y="y", value="value", size=380)] * 2, columns=2)
+    """As in `skip_ratio`: no way of drawing the curves alone makes room for the maps and the names of their rows."""
+    cells = pd.DataFrame({"x": list("abab"), "y": ["block 1 attention"] * 2 + ["block 2 attention"] * 2})
+    cells["value"] = [0.1, 0.2, 0.3, 0.4]
+    maps = theme.panels([heatmap(cells, x="x", y="y", value="value", size=340)] * 2, columns=2)
     return theme.panels([four_curves(_), maps], columns=1, shared=())
 
 
@@ -78,9 +79,29 @@ NAMED = """(() => {
 
 @pytest.mark.parametrize("browser", [(800, 900)], indirect=True)
 def test_nor_above_maps_that_fill_the_page(browser: Browser, tmp_path: Path) -> None:
+    """Nor are the curves squeezed to 155 pixels beside an empty third of the page, as the maps below need less room."""
     figure = drawn(browser, tmp_path, four_curves_above_wide_maps)
+    assert min(width for width in browser.ask(PANELS_OF % figure)[0] if width) > 200
     heights = browser.ask(NAMED % figure)
     assert [heights.count(height) for height in sorted(set(heights))] == [2, 2]
+
+
+def curves_and_a_panel_of_each(_: xr.Dataset) -> Any:
+    """As in `few_shot`: small curves, and below them larger ones of one subject each."""
+    points = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    line = theme.panel(alt.layer(alt.Chart(points).mark_line().encode(alt.X("x:Q"), alt.Y("y:Q"))), (260, 200))
+    names = ("zoo:vit", "zoo:resnet", "zoo:swin", "zoo:pit")
+    each = theme.panels([theme.of_subject(line, name) for name in names], columns=3)
+    return theme.panels([four_curves(_), each], columns=2, shared=())
+
+
+@pytest.mark.parametrize("browser", [DESK], indirect=True)
+def test_columns_of_picked_panels_stand_below_one_another(browser: Browser, tmp_path: Path) -> None:
+    """The upper ones were narrower, and a third of their row was empty."""
+    figure = drawn(browser, tmp_path, curves_and_a_panel_of_each)
+    browser.ask("window.eyechart.set('only', ['zoo:vit'])")  # the others but one are not of this page, and stay
+    assert browser.wait_for(f"({PANELS_OF % figure})[0].filter(Boolean).length === 6")
+    assert {width for width in browser.ask(PANELS_OF % figure)[0] if width} == {260}
 
 
 def test_what_is_relative_begins_a_row() -> None:

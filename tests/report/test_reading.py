@@ -199,6 +199,34 @@ def test_tables_sort_three_ways(browser: Browser, file: Path) -> None:
     assert browser.ask("document.querySelector('#subjects th[aria-sort]')") is None
 
 
+def test_a_quantity_is_named_once_beside_all_its_subjects(browser: Browser, file: Path) -> None:
+    """The first row had room for its name and what it is, and stood apart; a subject by itself had no name at all."""
+    browser.open(file)
+    browser.ask("document.querySelectorAll('#measure-cka details').forEach((fold) => { fold.open = true; })")
+    names, value = "#measure-cka .quantities tbody th div", "#measure-cka .quantities thead th:nth-child(3) button"
+    one, other = "uniformity", "uniformity difference"
+    named = lambda: [name.split("mean")[0].split("uniformity of")[0] for name in seen(browser, names)]  # noqa: E731
+    heights = "[...document.querySelectorAll('#measure-cka .quantities tbody tr')].map((row) => row.clientHeight)"
+    assert named() == [one, other]
+    first, second, *_ = browser.ask(heights)
+    assert abs(first - second) < 8
+    browser.page.click(value)
+    assert named() == [one, other, one]
+    browser.page.click(value)
+    browser.page.click(value)
+    assert named() == [one, other]
+    browser.ask("window.eyechart.set('only', ['zoo:resnet'])")
+    assert named() == [one, other]
+    browser.ask("window.eyechart.set('only', [])")
+    assert named() == [one, other]
+    assert browser.ask("document.querySelector('#measure-cka .quantities tbody th').rowSpan") == 2
+    # and a claim with two verdicts: the rule is below both
+    rules = "[row, next].map((each) => getComputedStyle(each.querySelector('.claim')).borderBottomColor)"
+    row = "const row = document.querySelector('table.verdicts tbody tr'), next = row.cloneNode(true)"
+    within, below = browser.ask(f"(() => {{ {row}; next.classList.add('again'); row.after(next); return {rules}; }})()")
+    assert within == "rgba(0, 0, 0, 0)" != below
+
+
 # --- linked looking --------------------------------------------------------------------------------------------------
 
 

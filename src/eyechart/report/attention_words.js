@@ -78,7 +78,8 @@
     const others = keys.map((key, at) => ({ key, weight: weights[at] })).filter(({ key }) => key.y === PREFIX && howShown(main) !== "pixels");
     const beside = others.map(({ key, weight }) => sentence("{token} gets {share}", { token: keyName(key), share: amount(weight) })).join(", ");
     const words = finding(main, most);
-    part("said").textContent = `${words[0].toUpperCase()}${words.slice(1)}${beside ? `; ${beside}` : ""}.${instead(main)}`;
+    const whole = `${words}${beside ? `; ${beside}` : ""}`; // with two on the page, both are named
+    part("said").textContent = `${other.rows ? sentence("Of {subject}, {finding}.", { subject: subject().name, finding: whole }) : `${whole[0].toUpperCase()}${whole.slice(1)}.`}${instead(main)}`;
     part("top").textContent = amount(most.weight).replace("CKA ", "");
     teach(weights, keys);
     const under = state.hovered === null ? null : placed.find(({ key }) => key.y === state.hovered.y && key.x === state.hovered.x);

@@ -95,7 +95,8 @@
     part("layer").setAttribute("aria-valuetext", layerWords(layer().name));
     const grid = layer().grids, asked = layer().queries.filter(([y]) => y >= 0).length;
     part("thinned").textContent = asked < grid[0] * grid[1] ? `${sentence("{n} of its {grid} patches can be chosen in this layer, as all would make the page too large; of the others, the nearest is taken.", { n: asked, grid: `${grid[0]}×${grid[1]}` })}${wholeLayers()}` : "";
-    part("heads-of").textContent = sentence("All {n} heads of {layer}", { n: layer().heads, layer: layerWords(layer().name) });
+    const heading = { n: layer().heads, layer: layerWords(layer().name), subject: subject().name };
+    part("heads-of").textContent = other.rows ? sentence("All {n} heads of {layer} of {subject}", heading) : sentence("All {n} heads of {layer}", heading);
     const { noRollout } = subject();
     room.querySelectorAll("[data-part=show] input").forEach((input) => {
       input.disabled = input.value === "rollout" && noRollout !== "";

@@ -130,6 +130,11 @@
     part.concat.forEach((one, at) => { columns[at % many] = Math.max(columns[at % many], sum(wishes(one))); });
     return columns;
   };
+  // Rows that leave room where another is too wide: they need not give what that one has too much.
+  const shortRows = (part, room) => {
+    const columns = part.concat ? wishes(part) : [];
+    return columns.length === 1 ? part.concat.filter((row) => row.concat && sum(wishes(row)) < 0.85 * Math.min(columns[0], room)) : [];
+  };
   const sum = (numbers) => numbers.reduce((one, two) => one + two, 0);
 
   // The least width at which a panel can be read: beside others, five numbers must fit under a curve, and under a map the
@@ -140,10 +145,10 @@
   // `excess`: what was too much before, which all panels of a row give together.
   const tighten = (part, room, excess = 0) => {
     if (!part.concat) return true;
-    const columns = wishes(part), many = columns.length, whole = sum(columns);
+    const columns = wishes(part), many = columns.length, whole = sum(columns), short = shortRows(part, room);
     const fits = part.concat.every((one, at) => {
       const ratio = columns[at % many] / whole, share = room * ratio, less = excess && excess * ratio + 1;
-      if (one.concat) return tighten(one, share, less);
+      if (one.concat) return tighten(one, share, short.includes(one) ? 0 : less);
       const least = leastOf(one), most = Math.min(one.width, share - axesOf(one));
       const width = Math.max(least, many > 1 ? most - less : Math.min(most, share - axesOf(one) - less)); // alone it gives what it must
       if (most < least && many > 1) return false;
@@ -297,9 +302,29 @@
   const lengthenBars = (part) => {
     if (part.concat && part.resolve?.scale?.color !== "shared") return part.concat.forEach(lengthenBars);
     const panels = panelsOf(part), length = Math.floor(Math.min(220, ...panels.map(({ width }) => width ?? 220)));
-    panels.flatMap(unitsOf).map(({ encoding }) => encoding?.color?.legend).forEach((bar) => {
-      if (bar?.gradientLength) bar.gradientLength = Math.max(bar.gradientLength, length);
+    panels.flatMap(unitsOf).forEach(({ encoding }) => {
+      const { legend: bar, scale } = encoding?.color ?? {};
+      if (!bar?.gradientLength) return;
+      bar.gradientLength = Math.max(bar.gradientLength, length);
+      if (bar.values && Array.isArray(scale?.domain)) bar.values = evenly(bar, scale.domain);
     });
+  };
+
+  // Vega pushes the number of an end of a lying bar inwards: even marks seemed uneven, and two of them nearly touched. There
+  // are fewer then, so that between any two there is about the same room.
+  const evenly = ({ values, format = "", labelExpr = "", gradientLength }, domain) => {
+    const [, digits, kind] = /\.(\d)([f%])/.exec(format) ?? [], [, names, of] = /^(\[.*?\])\[indexof\((\[.*?\])/.exec(labelExpr) ?? [];
+    const words = (value) => (names ? JSON.parse(names)[JSON.parse(of).indexOf(value)] ?? "" : digits ? `${(kind === "%" ? 100 * value : value).toFixed(digits)}${kind === "%" ? " %" : ""}` : `${value}`);
+    const low = domain[0], high = domain.at(-1), isEnd = (value) => Math.min(value - low, high - value) < 1e-9 * (high - low);
+    for (let left = values; ; left = left.length % 2 || !isEnd(left.at(-1)) ? left.filter((_, at) => at % 2 === 0) : [left[0], left.at(-1)]) {
+      const spans = left.map((value) => {
+        const wide = widthIn(words(value), LABEL), middle = (gradientLength * (value - low)) / (high - low);
+        const from = !isEnd(value) ? middle - wide / 2 : middle < wide ? 0 : gradientLength - wide;
+        return [from, from + wide];
+      });
+      const gaps = spans.slice(1).map(([from], at) => from - spans[at][1]);
+      if (left.length <= 2 || Math.min(...gaps) >= Math.max(8, 0.6 * Math.max(...gaps))) return left;
+    }
   };
 
   const oneColumn = (part) => panelsOf(part).flatMap(unitsOf).forEach(({ encoding }) => {
@@ -399,6 +424,11 @@
       if (one.width <= 240 && !isMap(one)) one.width *= 0.85;
     });
     part.concat = rows.map(({ concat }) => (concat.length > 1 ? { concat, columns: concat.length, resolve: part.resolve } : concat[0]));
+    part.concat.filter((row) => row.concat?.every((one) => one.width <= 240 && !isMap(one))).forEach((row) => { // columns below columns
+      const like = part.concat.filter(({ concat = [] }) => concat.length === row.concat.length && concat.every((one) => one.width <= 300 && !isMap(one)));
+      const widest = Math.max(...like.flatMap(({ concat }) => concat.map(({ width }) => width)));
+      row.concat.forEach((one) => { one.width = widest; });
+    });
   };
   // One below three would stand alone: two above two. It has no colours that the three's legend would have to name.
   const square = (part) => {
@@ -510,6 +540,7 @@
       more = way.again ? more + excess : 0;
       if (way.tight && !tighten(copy, room, more)) continue;
       if (way.columns === 1 || (only.length && !way.abreast)) fill(copy, room);
+      else if (way.tight) shortRows(copy, room).forEach((row) => fill(row, room - more));
       if (way.narrow) less += excess;
       wrapTitles(copy, way.below ? room - 60 - less : Infinity); // they begin where the plot does
       if (way.columns === 1) panelsOf(copy).forEach((one) => namesInside(one, room));

@@ -253,16 +253,20 @@ BOUND = re.compile(
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
 FORMULA = re.compile(r"\b(?:cos|softmax)\([^()<>]+\)|\|\w − \w\|²")
+MINUS = re.compile(r"(?<=\S) − (?=\S)")
 UNBROKEN = re.compile(
-    r"--[a-z][\w-]*(?: [a-z][\w=]{,23}\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"
+    r"--[a-z][\w-]*(?: (?:[a-z][\w=]{,23}|[A-Z]+)\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"
+    r"|\b\d-D\b|\bg\d-[a-z][a-z-]*|(?<![\w.])(?:[A-H]\.)?\d[\d.]*–(?:[A-H]\.)?\d(?:[\d.]*\d)?(?:\u00a0%)?"
 )
-"""An option with its value; a softmax; the name of a subject with a hyphen, unless it is longer than a narrow line."""
+"""An option with its value; a softmax; the name of a subject with a hyphen, unless it is longer than a narrow line;
+2-D; a gate; a range."""
 
 
 def whole_options(said: Markup) -> Markup:
-    """Words of the page in which no line ends within an option, the name of a subject, an interval or a formula, before
-    a per cent sign or pixels, between a bound, a block or a figure and its number or between a bracket and its Korean
-    particle; commands look like commands.
+    """Words of the page in which no line ends within an option, the name of a subject, an interval, a range or a
+    formula, beside the minus of a difference (at the beginning of a line it reads as a sign), before a per cent sign or
+    pixels, between a bound, a block or a figure and its number or between a bracket and its Korean particle; commands
+    look like commands.
 
     >>> whole_options(Markup("try --effort full, or `eyechart train`"))
     Markup('try <span class="option">--effort full</span>, or <code>eyechart train</code>')
@@ -289,13 +293,23 @@ def whole_options(said: Markup) -> Markup:
     >>> whole_options(Markup("softmax(X Xᵀ / √d)"))
     Markup('softmax(X\\xa0Xᵀ\\xa0/\\xa0√d)')
     >>> whole_options(Markup("1 − Σ|a − b|²"))
-    Markup('1 − Σ|a\\xa0−\\xa0b|\\u2060²')
+    Markup('1\\xa0−\\xa0Σ|a\\xa0−\\xa0b|\\u2060²')
+    >>> for said in ("--measures NAME", "2-D", "zoo:a − zoo:b", "(g3-large)", "0.74–0.84보다", "D.1–D.3", "57–58 %"):
+    ...     print(repr(str(whole_options(Markup(said)))))
+    '<span class="option">--measures NAME</span>'
+    '<span class="option">2-D</span>'
+    'zoo:a\\xa0−\\xa0zoo:b'
+    '(<span class="option">g3-large</span>)'
+    '<span class="option">0.74–0.84</span>보다'
+    '<span class="option">D.1–D.3</span>'
+    '<span class="option">57–58\\xa0%</span>'
     >>> whole_options(Markup("in resnet18@random as well: swin_tiny_window7"))
     Markup('in resnet18@random as well: <span class="name">swin_<wbr>tiny_<wbr>window7</span>')
     """
     whole = INTERVAL.sub("[\\1,\u00a0\\2]", str(said))
     whole = FORMULA.sub(lambda match: match[0].replace(" ", "\u00a0").replace("|²", "|\u2060²"), whole)
     whole = BOUND.sub(lambda match: f"{match[1] or match[2] or match[3] or ''}\u00a0", whole)
+    whole = MINUS.sub("\u00a0−\u00a0", whole)
     with_code = re.sub(r"`([^`<>]+)`", r"<code>\1</code>", whole)
     with_particles = BRACKET_BEFORE_PARTICLE.sub("\u2060", with_code)  # a word joiner, which has no width
     return whole_names(Markup(UNBROKEN.sub(r'<span class="option">\g<0></span>', with_particles)))

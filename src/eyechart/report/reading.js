@@ -34,6 +34,19 @@
   };
   const sought = () => words.value.toLowerCase().split(/\s+/).filter(Boolean);
 
+  // A quantity is named once, beside the rows of its subjects that are left; beside each of them where they are sorted.
+  const nameRows = (table) => {
+    let first = null;
+    all("tbody tr", table).filter((row) => !row.hidden).forEach((row) => {
+      const head = row.cells[0], again = !table.classList.contains("sorted") && first?.textContent === head.textContent;
+      row.classList.toggle("again", again);
+      row.classList.toggle("first", !again);
+      head.rowSpan = 1;
+      if (again) first.rowSpan += 1;
+      else first = head;
+    });
+  };
+
   const filter = () => {
     const asked = sought();
     stamps.forEach(({ element, subjects }) => { element.hidden = !isShown(subjects); });
@@ -53,6 +66,7 @@
       line.classList.toggle("again", claim === told);
       told = claim;
     });
+    all("table.quantities").forEach(nameRows);
     all("table.verdicts").forEach((table) => {
       let last = null;
       all("tbody tr", table).filter((row) => !row.hidden).forEach((row) => {
@@ -199,6 +213,7 @@
           return sign * (Number.isNaN(a.number) ? a.text.localeCompare(b.text, undefined, { numeric: true }) : a.number - b.number);
         };
         body.append(...(turn === "none" ? rows : rows.toSorted(byValue)));
+        if (table.matches(".quantities")) nameRows(table);
       });
     });
   });

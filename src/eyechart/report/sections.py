@@ -137,6 +137,7 @@ def in_one_line(error: Exception) -> str:
 
 
 NAME_BESIDE, LETTERS_BESIDE = 14, 35  # of the longest name; of it, its number and its interval: a phone has 354 pixels
+WITH_UNIT, UNIT_LETTER = 37, 0.8  # with its unit, whose letters are small
 
 
 def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any) -> list[dict[str, Any]]:
@@ -154,21 +155,26 @@ def quantity_rows(finding: xarray.Dataset, measure: Measure, subject_label: Any)
         shown, span = with_span(value, low, high)
         still = low == high and ("exact" if finding.attrs.get("of_weights") else UNMOVED)
         ends_said = still or (f"[{span}]" if span else "")
-        longest = max(map(len, subjects))
+        longest, unit = max(map(len, subjects)), row["quantity_unit"]
+        letters = longest + len(shown) + len(ends_said)
+        has_room = letters <= LETTERS_BESIDE and letters + UNIT_LETTER * (len(unit) + bool(unit)) <= WITH_UNIT
         if not made or made[-1]["key"] != name:
             group = {"key": name, "name": name_of_quantity(name), "explain": explained.get(name, ""), "rows": []}
             made.append(group)
         made[-1]["rows"].append(
             {
                 "subjects": [subject_label(subject) for subject in subjects],
-                "long": longest > NAME_BESIDE or longest + len(shown) + len(ends_said) > LETTERS_BESIDE,
+                "long": longest > NAME_BESIDE or not has_room,
                 "value": shown,
                 "number": value,
                 "width": high - low,
                 "span": ends_said,
-                "unit": row["quantity_unit"],
+                "unit": unit,
             }
         )
+    for group in made:  # or one number of four stood below its name, and the others beside theirs
+        long = any(row["long"] for row in group["rows"])
+        group["rows"] = [row | {"long": long} for row in group["rows"]]
     return made
 
 
