@@ -247,7 +247,7 @@ def breaking(name: str) -> str:
 
 BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 BOUND = re.compile(
-    r"\b(than|least|most|fails at) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
+    r"\b(than|least|most) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
     r"|(?<=R²) (?=[−\d])|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
     r"|\b(Figures?|Figs?\.|Tables?|그림|표) (?=(?:[A-H]\.)?\d)"
 )
