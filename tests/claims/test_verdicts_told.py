@@ -191,6 +191,18 @@ def test_what_still_moves_with_the_images_is_said() -> None:
     assert "images would decide it" in reason(math.nan)
 
 
+def test_definitions_that_must_agree_say_so() -> None:
+    """C56: three of four parts fail and one is open, which is undecided; C58 fails by one of three."""
+    part = Part("gap", "above", 0.0, "gap of {0}")
+    readings = [Measured(-0.5, -0.6, -0.4, 1000, "x"), Measured(-0.1, -0.3, 0.1, 1000, "x")]
+    told = [
+        decide(ClaimTest("C13", (part, replace(part, quantity="other")), disagreement=way), ("a",), readings, [])
+        for way in ("undecided", "fails")
+    ]
+    assert [verdict.verdict for verdict in told] == ["undecided", "fails"]
+    assert ["All of them must agree" in verdict.reason for verdict in told] == [True, False]
+
+
 def test_of_several_parts_the_one_that_still_moves_is_named() -> None:
     table = finding(("uniformity_gap", "vit | cnn", 0.3, 0.05, 0.9), ("other_gap", "vit | cnn", 0.5, 0.4, 0.6))
     table = table.assign_coords(quantity_half_value=("quantity_row", [0.21, 0.5]))

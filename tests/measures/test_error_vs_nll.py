@@ -26,6 +26,7 @@ from eyechart.measures.error_vs_nll.measure import (
     reading,
     soft_nll,
     steps,
+    what_of_how_many,
 )
 from eyechart.report.sections import sample
 from eyechart.scene import Scene
@@ -271,3 +272,11 @@ def test_zoo_subjects_bring_their_records() -> None:
     written = record_of(load_subject("zoo:resnet").card)
     assert all(name in written for name in RECORDED)
     assert written["augmented_train_nll"] == pytest.approx(0.882, abs=1e-3)
+
+
+def test_its_sample_says_which_numbers_are_of_how_many_pictures() -> None:
+    """ "124 of 1,000 images" stood under errors of all 1,000, and under losses of training pictures."""
+    shown = torch.tensor([[124.0, 128.0], [124.0, 0.0]])
+    said = "So many are augmented; the errors are of all 1,000; losses on training pictures are of 128 others"
+    assert what_of_how_many(1000.0, shown) == {"note": said}
+    assert what_of_how_many(124.0, shown) == what_of_how_many(1000.0, 0 * shown) == {}

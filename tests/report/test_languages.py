@@ -196,7 +196,9 @@ def test_scripts_say_what_the_catalogue_has_and_nothing_else() -> None:
     assert {each for each in known - used - reasons if " " in each} == set()  # single words are names of layers
 
 
-MADE_OF_PIECES = re.compile(r"1 |The part in question is |.*: 1 |Intervals cover which images were drawn; ")
+MADE_OF_PIECES = re.compile(
+    r"1 |(It|The part in question) is read off |.*: 1 |Intervals cover which images were drawn; "
+)
 """In the singular, with an exception left out, or of one of several parts."""
 
 

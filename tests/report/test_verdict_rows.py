@@ -61,7 +61,8 @@ def test_where_a_claim_fails_is_drawn_where_that_is_not_its_margin() -> None:
     assert lines["failing"]["text"] == "0.45"
     assert lines["failing"]["x"] < verdict_rows.picture(shown)["low"]
     near = verdict_rows.ticks([("margin", 0.5, 100.0), ("failing", 0.49, 105.0), ("zero", 0.0, 3.0)], -1, 1)
-    assert [(tick["kind"], tick["text"]) for tick in near] == [("margin", "0.5"), ("failing", ""), ("zero", "0")]
+    assert [tick["text"] for tick in near] == ["0.5", "0.49", "0"]
+    assert [tick["anchor"] for tick in near] == ["end", "start", "start"]  # on the outer sides of both
 
 
 def test_a_number_beside_its_picture_is_not_told_again() -> None:

@@ -135,7 +135,8 @@ def in_inks(inks: Sequence[str], paleness: tuple[float, float, float] = PALE_ON_
         "style": {
             "reference": {"color": quiet, "strokeWidth": 1.25, "strokeDash": [5, 4]},
             "reference-label": {"color": quiet, "fontSize": 11, "fontStyle": "italic"},
-            "reference-rim": {"color": paper, "stroke": paper, "strokeWidth": 4, "fontSize": 11, "fontStyle": "italic"},
+            "reference-rim": {"color": paper, "stroke": paper, "strokeWidth": 4, "strokeJoin": "round"}
+            | {"fontSize": 11, "fontStyle": "italic"},
             "paper": {"color": paper},
             "boundary": {"color": "#ffffff", "strokeWidth": 1.25, "opacity": 0.85},
             "frame": {"stroke": line, "color": faint},

@@ -159,6 +159,9 @@ def decide(
     first: list[str] = []
     it = "It" if len(parts) == 1 else IN_QUESTION
     reasons = [count_parts([part.verdict for part in parts], test.least)] if len(parts) > 1 else []
+    agree = test.disagreement == "undecided" and not (test.least or stuck or failed or few)
+    if agree and verdict == "undecided" and any(part.verdict == "fails" for part in parts):
+        reasons.append("All of them must agree")  # beside a claim that fails by one part, three that fail look decided
     if failed:
         failures = "; ".join(f"{gate.title} ({gate.gate}): {gate.words}" for gate in failed)
         first = [f"Gate failed, so nothing is decided: {failures}"]

@@ -248,11 +248,11 @@ def breaking(name: str) -> str:
 BRACKET_BEFORE_PARTICLE = re.compile(r"(?<=[\])%])(?=[가-힣])")
 BOUND = re.compile(
     r"\b(than|least|most) (?=[−\d])|(?<=\d) (?=%|초과|이상|미만|이하)|(?<=\w) (?== \d)|(?<==) (?=\d)"
-    r"|(?<=R²) (?=[−\d])|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
+    r"|(?<=R²) (?=[−\d])|(?<=\d분의) (?=\d)|(?<=[\d\]]) (?=px\b)|\b(block|head|블록|헤드) (?=\d+(?!\.?\d))"
     r"|\b(Figures?|Figs?\.|Tables?|그림|표) (?=(?:[A-H]\.)?\d)"
 )
 INTERVAL = re.compile(r"\[([−+\d.,%\s]+), ([−+\d.,%\s]+)\]")
-FORMULA = re.compile(r"\b(?:cos|softmax)\([^()<>]+\)|\|\w − \w\|²")
+FORMULA = re.compile(r"\b(?:cos|softmax)\((?:[^()<>]|\([^()<>]*\))+\)|\|\w − \w\|²")
 MINUS = re.compile(r"(?<=\S) − (?=\S)")
 UNBROKEN = re.compile(
     r"--[a-z][\w-]*(?: (?:[a-z][\w=]{,23}|[A-Z]+)\b)?|\b(?=[\w:-]{,24}(?![\w:-]))[a-z]+:\w+-[\w-]+|softmax\([^\s()]+\)"

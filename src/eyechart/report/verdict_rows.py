@@ -247,12 +247,18 @@ def interval_drawing(
 
 
 def ticks(wanted: Sequence[tuple[str, float, float]], start: float, end: float) -> list[dict[str, Any]]:
-    """Lines with their numbers. One whose number would run into an earlier one has none; zero has no line then."""
+    """Lines with their numbers. Two whose numbers would run into one another have them on their outer sides, or the
+    later one has none; zero has no line then."""
     kept: list[dict[str, Any]] = []
     for kind, value, x in wanted:
         text = number(value) if kind == "zero" else exactly(value)
         apart = all(abs(x - other["x"]) > LETTER * (len(text) + len(other["text"])) / 2 + 6 for other in kept)
         if start <= value <= end and (apart or kind != "zero"):
             anchor = "start" if x < 10 else "end" if x > WIDTH - 10 else "middle"
-            kept.append({"kind": kind, "x": x, "text": text if apart or kind == "margin" else "", "anchor": anchor})
+            if kind == "failing" and not apart:
+                margin, left = kept[-1], x < kept[-1]["x"]
+                room = 40 < x < WIDTH - 40
+                margin["anchor"], anchor = ("start", "end") if left else ("end", "start")
+                text = text if room else ""
+            kept.append({"kind": kind, "x": x, "text": text, "anchor": anchor})
     return kept

@@ -335,7 +335,7 @@ class ErrorVsNll(SampledExperiment):
                 "kind": ("subject", [kind_of(scene.anatomy(subject)) for subject in subjects]),
                 "build": ("subject", [builds.index(build_of(scene.anatomy(subject))) for subject in subjects]),
             },
-            attrs={"images": int(min([images, *used]))} | fewer_augmented(images, used) | not_mixed(scene),
+            attrs={"images": int(min([images, *used]))} | what_of_how_many(images, total.shown) | not_mixed(scene),
         )
 
     def sentence(self, finding: xarray.Dataset) -> str:
@@ -376,10 +376,13 @@ def reading(finding: xarray.Dataset, one: str, two: str) -> str:
     return f"{better} is regularised, or {worse} over-fits"
 
 
-def fewer_augmented(images: float, used: Sequence[float]) -> dict[str, str]:
-    """What the page says beside the number of images where it is that of the losses alone."""
-    others = f"The errors, and the losses of these pictures without augmentation, are of all {int(images):,}"
-    return {"note": others} if any(count < images for count in used) else {}
+def what_of_how_many(images: float, shown: Tensor) -> dict[str, str]:
+    """What the page says beside the number of images, which is the smallest of several."""
+    augmented, training = (int(count) for count in shown.amax(0).tolist())
+    if not 0 < augmented < images:
+        return {}
+    of_training = f"; losses on training pictures are of {training:,} others" if training else ""
+    return {"note": f"So many are augmented; the errors are of all {int(images):,}{of_training}"}
 
 
 def not_mixed(scene: Scene) -> dict[str, str]:

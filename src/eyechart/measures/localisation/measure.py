@@ -135,11 +135,12 @@ class Localisation(Measure):
         "− around) / (own + around), of the mean CKA with the own patch and with the eight around it; own contrast: "
         "the same with all others. The option colour=removed takes each patch's mean colour away, tokens=normalised "
         "divides every token of every image by its length first; give NAME@random for the floor. Of a CNN all units on "
-        "grids of at least 3×3 are looked at (of more than 16 as many, evenly spaced), of others 3 blocks. The "
-        "interval of the last block's hit-rate is the one that claims use: it is wider where few tokens are counted, "
-        "or where the rate still moves between half of the images and all. The highest of many noisy peaks is too "
-        "high. So the gain of a CNN before its last unit is the best of three means, over the lower, middle and upper "
-        "third of those units; the ViT is compared with the CNN's single best unit, which favours the CNN."
+        "grids of at least 3×3 are looked at (of more than 16 as many, evenly spaced), of others 3 blocks. Where few "
+        "tokens are counted and hardly any draw of images moved their hit-rate, its interval is the exact one of so "
+        "many tokens; that of the last block is the one that claims use, and wider where the rate still moves between "
+        "half of the images and all. The highest of many noisy peaks is too high. So the gain of a CNN before its last "
+        "unit is the best of three means, over the lower, middle and upper third of those units; the ViT is compared "
+        "with the CNN's single best unit, which favours the CNN."
     )
     quantities = (
         Quantity(
