@@ -44,7 +44,7 @@ def test_a_change_that_decides_is_seen(before: dict[str, Earlier], found: list[A
         ("vit",): "holds",
         ("vit-gap",): "fails",
     }
-    assert {verdict.subjects for verdict in before["C28"].examined} == {("zoo:vit", "zoo:resnet")}, "by its gate"
+    assert before["C28"].examined == (), "a ratio of 16 that may be 1.5 decided nothing then, either"
     assert before["C10"] == Earlier(words=SAME)
     assert before["C42"].words == SAME, "a study's own contrasts"
 
