@@ -305,6 +305,19 @@ def test_a_share_of_few_things_that_no_draw_moved_gets_the_exact_bound() -> None
     np.testing.assert_allclose(high, [1, 1, room[2], 0.8, room[4]])  # where draws moved it, their interval stays
 
 
+def test_a_finding_has_that_bound_for_a_share_of_few_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tally, scene = heads()
+
+    def estimate(self: HeadDistance, total: HeadTally, scene: Scene) -> xarray.Dataset:
+        share = ("thing", np.array([0.0]), {"limits": (0.0, 1.0), "smooth": False, "trials": 4.0})
+        return plain(self, total, scene).assign(share=share)
+
+    plain = HeadDistance.estimate
+    monkeypatch.setattr(HeadDistance, "estimate", estimate)
+    found = intervals.with_intervals(HeadDistance(), tally, scene)
+    assert float(found.share_high.values[0]) == pytest.approx(exact_bounds.room_for(4))
+
+
 def test_bounds_of_unmoved_quantities_and_ceilings_are_those_of_the_quantity() -> None:
     estimate = xarray.Dataset()
     still = Quantity(
