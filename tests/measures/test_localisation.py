@@ -13,6 +13,7 @@ from eyechart.charts.tables import table_of
 from eyechart.claims.asking import asked_of
 from eyechart.errors import DoesNotApply, UsageError
 from eyechart.intervals import bootstrap, bootstrap_weights, small_size
+from eyechart.measures import find_measure
 from eyechart.measures.localisation.chart import at_the_last_block
 from eyechart.measures.localisation.measure import Localisation
 from eyechart.measures.localisation.quantities import best_third, earlier_gain, over_best, units_sentence, with_cnn
@@ -29,6 +30,7 @@ from eyechart.methods.places import (
 )
 from eyechart.sites import Anatomy, Layout, Site
 from eyechart.tracing.views import Look
+from tests.measures.on_subjects import finding_of
 from tests.measures.staging import anatomy, measure_tensors, scene, site
 
 
@@ -404,3 +406,10 @@ def test_patches_of_pictures_without_their_colour(size: int) -> None:
         torch.testing.assert_close(found[:, :-1], expected.flatten(2))
         torch.testing.assert_close(found[:, -1], expected.mean(1).flatten(1))
     assert torch.equal(pictures, given)
+
+
+@pytest.mark.parametrize("name", ["cka", "localisation", "head_subsets"])
+def test_only_images_in_whole_blocks_are_counted(name: str) -> None:
+    """Two of these said that they had used all images of the exam."""
+    finding = finding_of(find_measure(name), "zoo:vit", "zoo:resnet", images=37, block=16)
+    assert finding.attrs["images"] == 32
